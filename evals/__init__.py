@@ -1,0 +1,1 @@
+"""Benchmarks: prompts out, text in, verdicts out. Knows neither torch nor the engine that wrote the text."""
