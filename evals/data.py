@@ -7,15 +7,13 @@ means.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import logging
 import re
 import socket
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -24,12 +22,12 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from evals.rowfiles import data_file, read_rows
+
 logger = logging.getLogger(__name__)
 
 #: Where rows come from when no path is given.
 SOURCES = ("hub", "sample")
-
-_SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def load_rows(
     """
     if path is None and source not in SOURCES:
         raise ValueError(f"{task}: source must be one of {', '.join(SOURCES)}, got {source!r}")
-    file = None if path is None else _data_file(task, Path(path).expanduser())
+    file = None if path is None else data_file(task, Path(path).expanduser())
     stamp = None if file is None else (file.stat().st_mtime_ns, file.stat().st_size)
     loaded = _load(task, source=source, file=file, stamp=stamp, hub=hub, columns=tuple(columns), known_rows=known_rows)
     return Rows([dict(row) for row in loaded.rows], {**loaded.provenance, "notes": list(loaded.provenance["notes"])})
@@ -99,7 +97,7 @@ def _load(
     digest: str | None = None
     if file is not None:
         where, kind, revision = str(file), "path", None
-        rows, digest = _read(file.read_bytes(), where)
+        rows, digest = read_rows(file.read_bytes(), where)
     elif source == "hub":
         where, kind, revision = f"{hub.id}@{hub.revision}", "hub", hub.revision
         rows = _from_hub(task, hub)
@@ -107,7 +105,7 @@ def _load(
             notes.append(f"revision {hub.revision!r} of {hub.id} is a name that can move, not a commit")
     else:
         where, kind, revision = f"the package's samples for {task}", "sample", None
-        rows, digest = _read(_sample_bytes(task), where)
+        rows, digest = read_rows(_sample_bytes(task), where)
         notes.append(f"{len(rows)} sample rows of the package, not the published benchmark")
     _check_columns(task, rows, columns, where, notes)
     if kind != "sample" and known_rows is not None and len(rows) != known_rows:
@@ -129,102 +127,18 @@ def _load(
     return Rows(rows, provenance)
 
 
-def _data_file(task: str, path: Path) -> Path:
-    """The file to read: `path` itself, or the single data file of a folder."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise ValueError(f"{task}: path {str(path)!r} does not exist")
-    found = sorted(p for p in path.iterdir() if p.is_file() and p.name.endswith(_SUFFIXES))
-    if len(found) != 1:
-        names = ", ".join(p.name for p in found) or "none"
-        raise ValueError(
-            f"{task}: folder {str(path)!r} must hold one data file ({' '.join(_SUFFIXES)}), found {names}; "
-            "give the file itself"
-        )
-    return found[0]
-
-
-def _read(raw: bytes, where: str) -> tuple[list[dict[str, Any]], str]:
-    """Rows of a file's bytes, recognised by content rather than by name, and the sha256 of the decompressed bytes."""
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{where}: broken gzip file ({error})") from error
-    digest = hashlib.sha256(raw).hexdigest()
-    if raw[:4] == b"PAR1":
-        return _read_parquet(raw, where), digest
-    body = raw.removeprefix(b"\xef\xbb\xbf")
-    if body.lstrip(b" \t\r\n\x00")[:1] == b"[":
-        return _read_array(body, where), digest
-    return _read_lines(body, where), digest
-
-
-def _read_lines(body: bytes, where: str) -> list[dict[str, Any]]:
-    """JSON lines. Split at line feeds only, since other separators may stand inside a string; lines of nothing but
-    white space or null bytes are skipped."""
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        text = line.strip(b" \t\r\x00")
-        if not text:
-            continue
-        try:
-            row = json.loads(text.decode("utf-8"), strict=False)
-        except ValueError as error:
-            raise ValueError(f"{where}, line {number}: not a JSON object in UTF-8 ({error})") from error
-        rows.append(_object(row, f"{where}, line {number}"))
-    if not rows:
-        raise ValueError(f"{where}: no rows")
-    return rows
-
-
-def _read_array(body: bytes, where: str) -> list[dict[str, Any]]:
-    try:
-        data = json.loads(body.strip(b" \t\r\n\x00").decode("utf-8"), strict=False)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where}, line {error.lineno}: not a JSON array ({error.msg})") from error
-    except ValueError as error:
-        raise ValueError(f"{where}: not UTF-8 ({error})") from error
-    if not data:
-        raise ValueError(f"{where}: no rows")
-    return [_object(row, f"{where}, element {i}") for i, row in enumerate(data)]
-
-
-def _object(row: Any, where: str) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected a JSON object, got {type(row).__name__}")
-    return row
-
-
-def _read_parquet(raw: bytes, where: str) -> list[dict[str, Any]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(io.BytesIO(raw)).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ValueError(f"{where}: broken parquet file ({error})") from error
-    if not rows:
-        raise ValueError(f"{where}: no rows")
-    return rows
-
-
 def _from_hub(task: str, hub: HubSource) -> list[dict[str, Any]]:
     """Rows through `datasets`, from its cache where it has them; one line that says what to do when it cannot."""
     import datasets
 
-    # Without a network the hub client tries for half a minute; its cache alone is asked at once.
-    local = datasets.DownloadConfig(local_files_only=_unreachable())
     try:
-        if hub.files:
-            urls = [f"hf://datasets/{hub.id}@{hub.revision}/{name}" for name in hub.files]
-            kind = "parquet" if hub.files[0].endswith(".parquet") else "json"
-            data = datasets.load_dataset(kind, data_files=urls, split="train", download_config=local)
-        else:
-            data = datasets.load_dataset(
-                hub.id, hub.config, split=hub.split, revision=hub.revision, download_config=local
-            )
+        with _cache_only_if_unreachable():
+            if hub.files:
+                urls = [f"hf://datasets/{hub.id}@{hub.revision}/{name}" for name in hub.files]
+                kind = "parquet" if hub.files[0].endswith(".parquet") else "json"
+                data = datasets.load_dataset(kind, data_files=urls, split="train")
+            else:
+                data = datasets.load_dataset(hub.id, hub.config, split=hub.split, revision=hub.revision)
         return [dict(row) for row in data]
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
@@ -232,6 +146,21 @@ def _from_hub(task: str, hub: HubSource) -> list[dict[str, Any]]:
             f"{task}: cannot read {hub.id}@{hub.revision} from the hub ({type(error).__name__}: {reason}); "
             "give task.path=FILE with the same columns, or task.source=sample for the package's own rows"
         ) from error
+
+
+@contextmanager
+def _cache_only_if_unreachable() -> Iterator[None]:
+    """Without a network the hub client would retry for half a minute; inside this it asks only its cache, at once."""
+    from datasets import config
+    from huggingface_hub import constants
+
+    before = config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    if _unreachable():
+        config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
 def _unreachable() -> bool:
