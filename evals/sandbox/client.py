@@ -1,0 +1,239 @@
+"""The caller's side of the sandbox: limits in, result out.
+
+Each process that runs programs has one fork server of its own (see zygote.py), started at the first program and gone
+with the process. Safe to use from several threads at a time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evals.sandbox import channels
+
+#: Set to UNSAFE_VALUE, this allows programs to run although a protection is missing on this machine.
+UNSAFE_VARIABLE = "EVALS_SANDBOX"
+UNSAFE_VALUE = "run-model-code-without-isolation"
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_BOOT = """
+import sys, types
+descriptor, root, without, packages = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]
+for name in ("evals", "evals.sandbox"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [root + "/" + name.replace(".", "/")]
+from evals.sandbox.zygote import serve
+sys.path[:] = [entry for entry in sys.path if entry] + packages
+serve(descriptor, frozenset(filter(None, without.split(","))))
+"""
+
+
+class SandboxError(RuntimeError):
+    """Programs cannot be run here as asked; the message says what is missing and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use.
+
+    Args:
+        wall_s: seconds from start to end.
+        cpu_s: seconds of processor time, all processes together.
+        memory_mb: megabytes beyond what the interpreter itself takes, all processes together.
+        output_bytes: bytes on standard output, and as many on standard error.
+        file_bytes: size of one file; all files together may take four times that.
+        processes: processes and threads at a time.
+        open_files: open descriptors at a time, per process.
+
+    Raises:
+        ValueError: a limit is not positive.
+    """
+
+    wall_s: float = 10.0
+    cpu_s: float = 10.0
+    memory_mb: int = 1024
+    output_bytes: int = 1 << 20
+    file_bytes: int = 16 << 20
+    processes: int = 32
+    open_files: int = 64
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0:
+                raise ValueError(f"Limits.{name} must be positive, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How one program ended.
+
+    Args:
+        passed: it ran to its last statement and then ended by itself.
+        reason: `ok`; `error` (an exception, assertions included); `exit` (it left before its last statement, or with
+            a code other than 0 after it); `timeout`, `memory`, `output`, `processes` (a limit); `killed` (a signal);
+            `forged` (it claimed an end it had not reached).
+        seconds: wall time.
+        stdout: what it wrote, cut at the limit.
+        stderr: likewise.
+        explanation: one line: which statement failed, with which values, or which limit was hit.
+        code: exit code, negative for a signal; None when it was ended from outside.
+    """
+
+    passed: bool
+    reason: str
+    seconds: float
+    stdout: str
+    stderr: str
+    explanation: str = ""
+    code: int | None = None
+
+
+class Sandbox:
+    """A fork server and the way to it. Most callers want the module's `run_program`.
+
+    Args:
+        without: names of layers not to use, for tests of what the others hold.
+        unsafe: run programs although a protection is missing.
+    """
+
+    def __init__(self, *, without: frozenset[str] = frozenset(), unsafe: bool | None = None) -> None:
+        self._without = without
+        self._unsafe = os.environ.get(UNSAFE_VARIABLE) == UNSAFE_VALUE if unsafe is None else unsafe
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._server: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def run(self, source: str, *, tests: str | None, stdin: str | None, limits: Limits) -> RunResult:
+        """See `run_program`."""
+        answer = self._ask(source, tests, stdin, limits)
+        answer.pop("layers")
+        return RunResult(**answer)
+
+    def layers(self) -> dict[str, str]:
+        """See the module's `layers`."""
+        layers: dict[str, str] = self._ask("", None, None, Limits())["layers"]
+        return layers
+
+    def _ask(self, source: str, tests: str | None, stdin: str | None, limits: Limits) -> dict[str, Any]:
+        request = {"source": source, "tests": tests, "stdin": stdin, "limits": asdict(limits), "unsafe": self._unsafe}
+        kind = b"n" if "numpy" in source or "numpy" in (tests or "") else b"."
+        try:
+            answer = self._exchange(request, kind, limits.wall_s + 60)
+        except (EOFError, ConnectionError):
+            complaint = self._restart()
+            try:
+                answer = self._exchange(request, kind, limits.wall_s + 60)
+            except (EOFError, ConnectionError) as error:
+                raise SandboxError(f"the sandbox's fork server ends at once: {complaint or self._restart()}") from error
+        if answer["reason"] == "refused":
+            raise SandboxError(
+                f"no isolation for model-written code here: {answer['explanation']}. Layers: {answer['layers']}. "
+                f"To run it all the same, set {UNSAFE_VARIABLE}={UNSAFE_VALUE}"
+            )
+        return answer
+
+    def _exchange(self, request: dict[str, Any], kind: bytes, seconds: float) -> dict[str, Any]:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            with self._lock:
+                socket.send_fds(self._connected(), [kind], [theirs.fileno()])
+            theirs.close()
+            ours.settimeout(seconds)
+            channels.send(ours, request)
+            return channels.receive(ours)
+
+    def _connected(self) -> socket.socket:
+        """The way to this process's fork server; one inherited from a parent process is left alone."""
+        if self._control is None or self._owner != os.getpid():
+            if self._control is not None:
+                self._control.close()
+            self._control, self._server, self._owner = *self._start(), os.getpid()
+        return self._control
+
+    def _start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+        if not hasattr(os, "fork"):
+            raise SandboxError("programs can be run only where processes can fork (Linux)")
+        ours, theirs = socket.socketpair()
+        packages = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+        options = ["-S", "-s", "-B", "-X", "utf8", "-c", _BOOT]
+        values = [str(theirs.fileno()), _ROOT, ",".join(sorted(self._without)), *packages]
+        server = subprocess.Popen(
+            [sys.executable, *options, *values],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"},
+            cwd="/",
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+        theirs.close()
+        return ours, server
+
+    def _restart(self) -> str:
+        """Forget a fork server that ended; what it complained about."""
+        with self._lock:
+            server = self._server
+            self._drop()
+        if server is None or server.stderr is None:
+            return ""
+        with server.stderr:
+            return server.stderr.read().decode("utf-8", "replace").strip()[-2000:]
+
+    def _drop(self) -> subprocess.Popen[bytes] | None:
+        control, server, self._control, self._server = self._control, self._server, None, None
+        if control is not None:
+            control.close()
+        if server is not None and self._owner == os.getpid():
+            try:
+                server.wait(5)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+        return server
+
+    def close(self) -> None:
+        """End the fork server of this process, if there is one."""
+        with self._lock:
+            server = self._drop()
+        if server is not None and server.stderr is not None:
+            server.stderr.close()
+
+
+_shared = Sandbox()
+atexit.register(_shared.close)
+
+
+def run_program(
+    source: str, *, tests: str | None = None, stdin: str | None = None, limits: Limits | None = None
+) -> RunResult:
+    """Run one Python program, confined.
+
+    Args:
+        source: the program. Any text; what does not compile fails.
+        tests: statements to run after it, in a namespace of their own: they see the names they use that the program
+            defined, and builtins and modules as they were before the program ran. With tests the program is not
+            `__main__`. The last statement of the whole is then the last one of the tests.
+        stdin: what it can read from standard input; nothing when None.
+        limits: what it may use.
+
+    Raises:
+        SandboxError: this machine offers too little isolation, and nobody allowed to go without.
+    """
+    return _shared.run(source, tests=tests, stdin=stdin, limits=limits or Limits())
+
+
+def layers() -> dict[str, str]:
+    """The isolation layers, each `active…` or the reason why not, found out by running an empty program.
+
+    Raises:
+        SandboxError: as for `run_program`.
+    """
+    return _shared.layers()

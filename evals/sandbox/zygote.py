@@ -1,0 +1,98 @@
+"""The fork server: one small trusted process per caller, from which every program is forked in milliseconds.
+
+Started by client.py with an empty environment and a path of its own. For each connection it receives it forks a
+supervisor (supervise), which forks the program. It keeps nothing between requests.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+
+from evals.sandbox import channels, confine, house, kernel
+from evals.sandbox.drive import drive
+from evals.sandbox.watch import Watch
+
+#: Ordinary numbers, far above those of accounts: every program running at a time has its own.
+_FIRST_USER = 0x6D000000
+
+#: What a connection may be announced with: nothing special, or a wish to have numpy loaded before the fork.
+PLAIN, NUMPY = b".", b"n"
+
+
+def serve(descriptor: int, without: frozenset[str]) -> None:
+    """Serve connections that arrive over the socket `descriptor` until it is closed.
+
+    No exception handler may enclose the way from here to `drive` (see there), hence the straight lines.
+    """
+    control = socket.socket(fileno=descriptor)
+    _preload()
+    readable = house.readable()
+    status = house.enter(without)
+    silent = os.open(os.devnull, os.O_RDWR)
+    os.dup2(silent, 2)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    while True:
+        kind, received, _, _ = socket.recv_fds(control, 1, 1)
+        if not kind:
+            os._exit(0)
+        if kind == NUMPY:
+            _load_numpy()
+        if os.fork() == 0:
+            control.close()
+            _supervise(socket.socket(fileno=received[0]), dict(status), readable, without)
+            os._exit(0)
+        os.close(received[0])
+
+
+def _preload() -> None:
+    """What nearly every program, and every report, needs anyway."""
+    import atexit  # noqa: F401
+    import collections  # noqa: F401
+    import functools  # noqa: F401
+    import heapq  # noqa: F401
+    import itertools  # noqa: F401
+    import math  # noqa: F401
+    import random  # noqa: F401
+    import re  # noqa: F401
+    import string  # noqa: F401
+    import threading  # noqa: F401
+    import typing  # noqa: F401
+
+
+def _load_numpy() -> None:
+    import contextlib
+
+    with contextlib.suppress(ImportError):
+        import numpy  # noqa: F401
+
+
+def _supervise(connection: socket.socket, status: dict[str, str], readable: list[str], without: frozenset[str]) -> None:
+    """In the supervisor: read one request, run it, answer, leave. In the program: do not return."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    kernel.become_subreaper()
+    request = channels.receive(connection)
+    status["pid_namespace"] = house.attempt("pid_namespace", without, lambda: kernel.unshare(kernel.NEW_PID))
+    own_root = status["mount_namespace"].startswith("active")
+    folder = "/tmp/box" if own_root else tempfile.mkdtemp(prefix="sandbox-")
+    user = _FIRST_USER + os.getpid()
+    wires = channels.Channels(request["stdin"])
+    began = time.monotonic()
+    program = os.fork()
+    if program == 0:
+        connection.close()
+        wires.become_program()
+        report = confine.confine(request["limits"], folder, user, readable=readable, inherited=status, without=without)
+        drive(request, channels.TELL, channels.READY, channels.DONE, report)
+    wires.become_supervisor()
+    answer = Watch(program, request, wires, connection, began).run()
+    if not own_root:
+        shutil.rmtree(folder, ignore_errors=True)
+    channels.send(connection, answer)
