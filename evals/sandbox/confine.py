@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evals.sandbox import filters, house, kernel
+from evals.sandbox import filters, house, kernel, processes
 
 _NOBODY = 65534
 #: Landlock rights, as bits: run and read files and folders; read files only; write to a file.
@@ -49,24 +49,27 @@ def confine(
     *,
     readable: Sequence[str],
     inherited: Mapping[str, str],
+    traced: bool,
     without: frozenset[str],
 ) -> dict[str, str]:
     """Confine the calling process for good, working in `folder` as `user`; returns layer name → `active…` or why not.
 
-    `inherited` is the state of the layers made earlier (see house.py and supervise.py).
+    `inherited` is the state of the layers made earlier (see house.py and zygote.py); `traced` says that the supervisor
+    can look into a process that forbids it, so that this one may.
     """
     status = dict(inherited)
     own_root = status["mount_namespace"].startswith("active")
     own_pids = status["pid_namespace"].startswith("active")
     if own_root:
         _own_folders(int(limits["file_bytes"]), folder, own_pids)
-    status["limits"] = house.attempt("limits", without, lambda: _limits(limits))
     kernel.drop_bounding_set()
     status["user"] = _change_user(folder, user, status, without)
+    others = 0 if status["user"].startswith("active: a") else processes.tasks_of(os.geteuid())
+    status["limits"] = house.attempt("limits", without, lambda: _limits(limits, others))
     status["capabilities"] = house.attempt("capabilities", without, kernel.drop_capabilities)
     status["no_new_privileges"] = house.attempt("no_new_privileges", without, kernel.no_new_privileges)
     with contextlib.suppress(OSError):
-        kernel.set_dumpable(not may_trace(status))
+        kernel.set_dumpable(not traced)
     os.chdir(folder)
     os.umask(0o077)
     places = [*readable, "/proc"] if own_root else list(readable)
@@ -76,15 +79,6 @@ def confine(
         "seccomp", without, lambda: _seccomp(own_pids), f"{filters.count()} system calls refused"
     )
     return status
-
-
-def may_trace(status: Mapping[str, str]) -> bool:
-    """Whether the fork server may look into processes that do not agree to it (CAP_SYS_PTRACE of the machine)."""
-    if status["user_namespace"].startswith("active"):
-        return False
-    with open("/proc/self/status" if os.path.exists("/proc/self/status") else os.devnull) as file:
-        held = [line.split()[1] for line in file if line.startswith("CapEff:")]
-    return bool(held) and bool(int(held[0], 16) >> 19 & 1)
 
 
 def _own_folders(file_bytes: int, folder: str, own_pids: bool) -> None:
@@ -102,8 +96,8 @@ def _own_folders(file_bytes: int, folder: str, own_pids: bool) -> None:
     os.mkdir(folder, 0o700)
 
 
-def _limits(limits: Mapping[str, Any]) -> None:
-    """Limits of one process; memory counts from what the interpreter already maps."""
+def _limits(limits: Mapping[str, Any], others: int) -> None:
+    """Limits of one process; memory counts from what the interpreter maps, tasks from those the user has already."""
     with open("/proc/self/statm" if os.path.exists("/proc/self/statm") else os.devnull) as file:
         pages = int((file.read().split() or ["0"])[0])
     space = pages * resource.getpagesize() + int(limits["memory_mb"]) * 2**20
@@ -113,7 +107,7 @@ def _limits(limits: Mapping[str, Any]) -> None:
         "RLIMIT_CPU": (seconds, seconds + 1),
         "RLIMIT_FSIZE": (int(limits["file_bytes"]),) * 2,
         "RLIMIT_NOFILE": (int(limits["open_files"]),) * 2,
-        "RLIMIT_NPROC": (int(limits["processes"]),) * 2,
+        "RLIMIT_NPROC": (int(limits["processes"]) + others,) * 2,
         "RLIMIT_STACK": (64 * 2**20,) * 2,
         "RLIMIT_CORE": (0, 0),
         "RLIMIT_MSGQUEUE": (0, 0),
@@ -145,7 +139,7 @@ def _change_user(folder: str, user: int, status: Mapping[str, str], without: fro
         return "missing: other users cannot read this interpreter"
     result = house.attempt("user", without, lambda: become(user), "a user of its own, who owns nothing")
     if result.startswith("missing"):
-        result = house.attempt("user", without, lambda: become(_NOBODY), "nobody, shared by all programs")
+        result = house.attempt("user", without, lambda: become(_NOBODY), "shared by all programs")
     return result
 
 

@@ -7,6 +7,7 @@ are compiled so that both sides are remembered.
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import reprlib
 import sys
@@ -67,9 +68,10 @@ def reporter(send: Callable[[Mapping[str, str]], None]) -> Callable[..., None]:
             trace = trace.tb_next
         try:
             account = _account(error, trace)
-            sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
         except BaseException as second:
             account = f"{kind.__name__} (no account of it: {type(second).__name__})"
+        with contextlib.suppress(BaseException):
+            sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
         send({"kind": kind.__name__, "explanation": account})
 
     return report

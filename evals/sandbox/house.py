@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from evals.sandbox import kernel
 
@@ -26,6 +26,15 @@ def readable() -> list[str]:
         if path != "/" and not any(path == parent or path.startswith(parent + "/") for parent in kept):
             kept.append(path)
     return kept
+
+
+def may_trace(status: Mapping[str, str]) -> bool:
+    """Whether this process may look into processes that do not agree to it (CAP_SYS_PTRACE of the machine)."""
+    if status["user_namespace"].startswith("active"):
+        return False
+    with open("/proc/self/status" if os.path.exists("/proc/self/status") else os.devnull) as file:
+        held = [line.split()[1] for line in file if line.startswith("CapEff:")]
+    return bool(held) and bool(int(held[0], 16) >> 19 & 1)
 
 
 def others_can_read() -> bool:
@@ -69,7 +78,23 @@ def _user_namespace(without: frozenset[str]) -> str:
             return "not needed: running as root"
         except OSError:
             pass
-    return attempt("user_namespace", without, lambda: own_users(0), "root inside is an ordinary user outside")
+
+    def check_then_enter() -> None:
+        # A half-made user namespace cannot be left again, so a child tries first.
+        child = os.fork()
+        if child == 0:
+            try:
+                own_users(0)
+                kernel.unshare(kernel.NEW_MOUNT)
+                os._exit(0)
+            except OSError as error:
+                os._exit(error.errno or 1)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code:
+            raise OSError(code, f"own user numbers: {os.strerror(code)}")
+        own_users(0)
+
+    return attempt("user_namespace", without, check_then_enter, "root inside is an ordinary user outside")
 
 
 def own_users(inside: int) -> None:

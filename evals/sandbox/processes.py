@@ -29,7 +29,8 @@ def stand(process: int) -> Stand | None:
     except PermissionError:
         if os.geteuid() != 0:
             raise
-        text = _read_as(os.stat(f"/proc/{process}").st_uid, path)
+        owner = os.stat(f"/proc/{process}")
+        text = _read_as(owner.st_uid, owner.st_gid, path)
     fields = text.split()
     return Stand(fields[0], int(fields[1], 16), fields[7], fields[8]) if len(fields) == 9 else None
 
@@ -52,13 +53,27 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def _read_as(user: int, path: str) -> str:
+def _read_as(user: int, group: int, path: str) -> str:
     """Root without the right to trace may still look as the user that owns the process."""
+    before = os.getegid()
+    os.setegid(group)
     os.seteuid(user)
     try:
         return _read(path)
     finally:
         os.seteuid(0)
+        os.setegid(before)
+
+
+def tasks_of(user: int) -> int:
+    """How many processes and threads `user` has on this machine, as far as they can be seen."""
+    count = 0
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count
 
 
 def descendants(process: int) -> list[int]:

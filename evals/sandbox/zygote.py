@@ -85,11 +85,14 @@ def _supervise(connection: socket.socket, status: dict[str, str], readable: list
     user = _FIRST_USER + os.getpid()
     wires = channels.Channels(request["stdin"])
     began = time.monotonic()
+    traced = house.may_trace(status)
     program = os.fork()
     if program == 0:
         connection.close()
         wires.become_program()
-        report = confine.confine(request["limits"], folder, user, readable=readable, inherited=status, without=without)
+        report = confine.confine(
+            request["limits"], folder, user, readable=readable, inherited=status, traced=traced, without=without
+        )
         drive(request, channels.TELL, channels.READY, channels.DONE, report)
     wires.become_supervisor()
     answer = Watch(program, request, wires, connection, began).run()
