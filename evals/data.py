@@ -183,9 +183,7 @@ def _sample_bytes(task: str) -> bytes:
     return file.read_bytes()
 
 
-def _check_columns(
-    task: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], where: str, notes: list[str]
-) -> None:
+def _check_columns(task: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], where: str, notes: list[str]) -> None:
     for number, row in enumerate(rows, start=1):
         for column in columns:
             if column not in row:

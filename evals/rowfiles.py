@@ -28,8 +28,7 @@ def data_file(task: str, path: Path) -> Path:
     if len(found) != 1:
         names = ", ".join(p.name for p in found) or "none"
         raise ValueError(
-            f"{task}: folder {str(path)!r} must hold one data file ({' '.join(SUFFIXES)}), found {names}; "
-            "give the file itself"
+            f"{task}: folder {str(path)!r} must hold one data file ({' '.join(SUFFIXES)}), found {names}; give the file itself"
         )
     return found[0]
 
