@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -83,6 +84,7 @@ class RunResult:
         stderr: likewise.
         explanation: one line: which statement failed, with which values, or which limit was hit.
         code: exit code, negative for a signal; None when it was ended from outside.
+        exception: name of the exception that ended it, by its own account.
     """
 
     passed: bool
@@ -92,6 +94,7 @@ class RunResult:
     stderr: str
     explanation: str = ""
     code: int | None = None
+    exception: str = ""
 
 
 class Sandbox:
@@ -110,19 +113,36 @@ class Sandbox:
         self._server: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def run(self, source: str, *, tests: str | None, stdin: str | None, limits: Limits) -> RunResult:
+    def run(
+        self,
+        source: str,
+        *,
+        tests: str | None = None,
+        provides: Sequence[str] = (),
+        stdin: str | None = None,
+        limits: Limits | None = None,
+    ) -> RunResult:
         """See `run_program`."""
-        answer = self._ask(source, tests, stdin, limits)
+        answer = self._ask(source, tests, provides, stdin, limits or Limits())
         answer.pop("layers")
         return RunResult(**answer)
 
     def layers(self) -> dict[str, str]:
         """See the module's `layers`."""
-        layers: dict[str, str] = self._ask("", None, None, Limits())["layers"]
+        layers: dict[str, str] = self._ask("", None, (), None, Limits())["layers"]
         return layers
 
-    def _ask(self, source: str, tests: str | None, stdin: str | None, limits: Limits) -> dict[str, Any]:
-        request = {"source": source, "tests": tests, "stdin": stdin, "limits": asdict(limits), "unsafe": self._unsafe}
+    def _ask(
+        self, source: str, tests: str | None, provides: Sequence[str], stdin: str | None, limits: Limits
+    ) -> dict[str, Any]:
+        request = {
+            "source": source,
+            "tests": tests,
+            "provides": list(provides),
+            "stdin": stdin,
+            "limits": asdict(limits),
+            "unsafe": self._unsafe,
+        }
         kind = b"n" if "numpy" in source or "numpy" in (tests or "") else b"."
         try:
             answer = self._exchange(request, kind, limits.wall_s + 60)
@@ -212,7 +232,12 @@ atexit.register(_shared.close)
 
 
 def run_program(
-    source: str, *, tests: str | None = None, stdin: str | None = None, limits: Limits | None = None
+    source: str,
+    *,
+    tests: str | None = None,
+    provides: Sequence[str] = (),
+    stdin: str | None = None,
+    limits: Limits | None = None,
 ) -> RunResult:
     """Run one Python program, confined.
 
@@ -221,13 +246,14 @@ def run_program(
         tests: statements to run after it, in a namespace of their own: they see the names they use that the program
             defined, and builtins and modules as they were before the program ran. With tests the program is not
             `__main__`. The last statement of the whole is then the last one of the tests.
+        provides: names that the program is to define even though they are builtins' names.
         stdin: what it can read from standard input; nothing when None.
         limits: what it may use.
 
     Raises:
         SandboxError: this machine offers too little isolation, and nobody allowed to go without.
     """
-    return _shared.run(source, tests=tests, stdin=stdin, limits=limits or Limits())
+    return _shared.run(source, tests=tests, provides=provides, stdin=stdin, limits=limits)
 
 
 def layers() -> dict[str, str]:

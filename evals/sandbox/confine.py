@@ -75,9 +75,7 @@ def confine(
     places = [*readable, "/proc"] if own_root else list(readable)
     writable = ["/tmp", "/dev/shm"] if own_root else [folder]
     status["landlock"] = house.attempt("landlock", without, lambda: _landlock(places, writable))
-    status["seccomp"] = house.attempt(
-        "seccomp", without, lambda: _seccomp(own_pids), f"{filters.count()} system calls refused"
-    )
+    status["seccomp"] = house.attempt("seccomp", without, lambda: _seccomp(own_pids), f"{filters.count()} system calls refused")
     return status
 
 

@@ -40,7 +40,8 @@ def drive(request: Mapping[str, Any], tell: int, ready: int, done: int, status: 
     tests = explain.compile_program(request["tests"] or "", _TESTS, True)
     sys.addaudithook(_refuse)
     # What the tests need is on the evaluation stack while `source` runs; no frame object shows it there.
-    exec(tests, _furnish(checks, space, _snapshot(tests), exec(source, space)))  # type: ignore[func-returns-value]
+    ours = frozenset(request["provides"])
+    exec(tests, _furnish(checks, ours, space, _snapshot(tests), exec(source, space)))  # type: ignore[func-returns-value]
     write(tell, b"done\n")
     wait(done, lock)
     _leave()
@@ -107,16 +108,21 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _furnish(
     checks: dict[str, Any],
+    provided: frozenset[str],
     space: Mapping[str, Any],
     before: tuple[dict[str, Any], set[str], dict[str, tuple[types.ModuleType, dict]]],
     _ran: None,
 ) -> dict[str, Any]:
-    """The tests' own namespace: untouched builtins and modules, and those names of the program that the tests use."""
+    """The tests' own namespace: untouched builtins and modules, and those names of the program that the tests use.
+
+    A builtin's name means the builtin, unless the program is to provide it.
+    """
     originals, names, modules = before
     for key, (module, attributes) in modules.items():
         sys.modules[key] = module
         vars(module).update(attributes)
-    checks.update({name: space[name] for name in names if name in space and name not in originals})
+    known = originals.keys() - provided
+    checks.update({name: space[name] for name in names if name in space and name not in known})
     checks.update(__builtins__=originals, __name__="tests")
     return checks
 

@@ -159,6 +159,7 @@ class Watch:
             "explanation": explanation,
             "seconds": seconds,
             "code": code if self.ended is None else None,
+            "exception": self.failure.get("kind", "") if reason in ("error", "memory") else "",
             "stdout": self.texts[self.channels.stdout].decode("utf-8", "replace"),
             "stderr": self.texts[self.channels.stderr].decode("utf-8", "replace"),
             "layers": self.layers,

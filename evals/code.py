@@ -1,0 +1,240 @@
+"""Finds the program in what a model wrote: fenced blocks, prose around them, bare continuations, cut-off ends.
+
+Nothing here runs a program, except to let the Python compiler say whether a text is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+#: Written end marks; what a model writes behind one is no part of its answer.
+_END = re.compile(
+    r"<[|｜](?:endoftext|eot_id|eot|eom_id|end_of_text|im_end|role_end|end|end_of_turn|end▁of▁sentence|eos|return)[|｜]>"
+    r"|</s>|<eos>|<end_of_turn>|\[EOS\]"
+)
+_SPECIAL = re.compile(r"<[|｜][^<>|｜\n]{1,40}[|｜]>|</?s>|<(?:pad|bos|eos|unk)>|\[(?:EOS|BOS|PAD)\]")
+_OPEN = re.compile(r"^(?P<before>.*?)(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[\w+#.-]*)[ \t]*(?P<rest>[^`]*)$")
+_PYTHON = ("", "python", "python3", "py", "py3", "python2", "ipython", "pycon", "code")
+_CODE_LINE = re.compile(r"^(?:from\s+[\w.]+\s+import\b|import\s+\w|def\s+\w|async\s+def\s|class\s+\w|@\w|if __name__)")
+_STATEMENT_LINE = re.compile(r"^(?:[A-Za-z_][\w.,\s\[\]]*=[^=]|for\s.+:|while\s.+:|if\s.+:|try:|with\s.+:|print\(|\w+\()")
+#: At the start of a line these end the body of a function that a model is continuing.
+_AFTER_BODY = re.compile(r"\n(?=(?:class|def|#|if|print|@|```|assert|from|import)\b|[#@`])")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language as written (lower case), its text, and whether the closing fence was there."""
+
+    language: str
+    text: str
+    closed: bool
+
+
+def clean(text: str) -> str:
+    """`text` with plain line ends, cut at the first written end mark, without special tokens at either end."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
+    start = re.match(rf"(?:\s*(?:{_SPECIAL.pattern})(?:assistant\b)?)+\n?", text)
+    if start is not None:
+        text = text[start.end() :]
+    end = _END.search(text)
+    if end is not None:
+        text = text[: end.start()]
+    while True:
+        shorter = re.sub(rf"(?:{_SPECIAL.pattern})\s*\Z", "", text)
+        if shorter == text:
+            return text
+        text = shorter
+
+
+def blocks(text: str, *, inside: bool = False) -> list[Block]:
+    """The fenced blocks of `text` in order; with `inside` it begins in one (a prompt has opened the fence)."""
+    found: list[Block] = []
+    marks, language, lines = ("```", "", []) if inside else (None, "", [])
+    for line in text.split("\n"):
+        if marks is None:
+            opened = _OPEN.match(line)
+            if opened is not None:
+                marks, language = opened["marks"], opened["language"].lower()
+                lines = [opened["rest"]] if opened["rest"].strip() else []
+            continue
+        bare = line.strip()
+        if bare.startswith(marks) and not bare.strip(marks[0]):
+            found.append(Block(language, "\n".join(lines), closed=True))
+            marks = None
+        elif bare.endswith(marks) and marks not in bare[: -len(marks)]:
+            lines.append(line.rstrip()[: -len(marks)])
+            found.append(Block(language, "\n".join(lines), closed=True))
+            marks = None
+        else:
+            lines.append(line)
+    if marks is not None and any(line.strip() for line in lines):
+        found.append(Block(language, "\n".join(lines), closed=False))
+    return found
+
+
+def compiles(text: str) -> bool:
+    """Whether `text` is a Python program with at least one statement."""
+    return bool(parsed(text))
+
+
+def parsed(text: str) -> list[ast.stmt]:
+    """The statements of `text`; none when it is no Python program."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+
+
+def defines(text: str, name: str) -> bool:
+    """Whether `text` defines or assigns `name` at its top level; by its look where it does not compile."""
+    body = parsed(text)
+    if not body:
+        return re.search(rf"^(?:async\s+)?(?:def|class)\s+{re.escape(name)}\b", text, re.MULTILINE) is not None
+    return name in _defined(body)
+
+
+def extract(text: str, *, entry: str | None = None, inside: bool = False) -> str | None:
+    """The program in `text`, or None when there is none to be seen.
+
+    Among fenced Python blocks: the last that defines `entry` (the last that compiles when no entry is asked for),
+    preceded by those earlier blocks whose definitions it needs. Without a fence: the text itself, or what is left of
+    it between a line that looks like code and the last line with which it compiles.
+    """
+    text = clean(text)
+    python = [_dedent(block.text) for block in blocks(text, inside=inside) if block.language in _PYTHON]
+    if not python:
+        return _in_prose(text) if "```" not in text and "~~~" not in text else None
+    wanted = [code for code in python if entry is not None and defines(code, entry)]
+    good = [code for code in wanted if compiles(code)] or wanted or [code for code in python if compiles(code)] or python
+    chosen = good[-1]
+    return _with_needed(chosen, python[: python.index(chosen)])
+
+
+def _defined(body: Iterable[ast.stmt]) -> set[str]:
+    names: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names |= {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return names
+
+
+def _with_needed(code: str, earlier: list[str]) -> str:
+    """`code` behind those of the `earlier` blocks that define, by `def`, `class` or `import`, what it lacks."""
+    needed: list[str] = []
+    for block in reversed(earlier):
+        body = parsed(block)
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+        if not body or not all(isinstance(statement, kinds) for statement in body):
+            continue
+        tree = parsed(code)
+        used = {node.id for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        if (used - _defined(tree) - set(dir(builtins))) & _defined(body):
+            needed.insert(0, block)
+            code = block + "\n\n" + code
+    return code
+
+
+def _dedent(text: str) -> str:
+    """`text` moved to the left as a whole, when its first line of code is indented and it compiles only then."""
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    width = len(first) - len(first.lstrip())
+    if width == 0 or compiles(text):
+        return text
+    moved = "\n".join(line[width:] if line[:width].isspace() else line for line in text.split("\n"))
+    return moved if compiles(moved) else text
+
+
+def _in_prose(text: str) -> str | None:
+    if compiles(text) and not _is_words(text):
+        return text
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if _CODE_LINE.match(line)]
+    starts = starts[:1] or [number for number, line in enumerate(lines) if _STATEMENT_LINE.match(line)][:1]
+    if not starts:
+        return None
+    for end in range(len(lines), starts[0], -1):
+        part = "\n".join(lines[starts[0] : end])
+        if compiles(part):
+            return part
+    return "\n".join(lines[starts[0] :])
+
+
+def _is_words(text: str) -> bool:
+    """Whether a text that happens to compile (`Sorry`, `None`) is too little to be a program."""
+    body = parsed(text)
+    return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Name | ast.Constant | ast.Tuple) for s in body)
+
+
+def continue_function(prompt: str, entry: str, text: str, *, inside: bool = False) -> str | None:
+    """The program that `text` makes of `prompt`, which ends in the header and docstring of function `entry`.
+
+    `text` may be a whole function (fenced or not): then what stands before the function in `prompt`, imports and
+    helpers, comes first. Or it is the rest of the function: then it follows `prompt`, its first line put right when
+    a tokenizer has eaten the indentation. None when there is no code in it.
+    """
+    whole = extract(text, entry=entry)
+    if whole is not None and defines(whole, entry) and (not inside or _is_whole(text, entry)):
+        return _before(prompt, entry) + whole
+    text = clean(text)
+    fenced = [block.text for block in blocks(text, inside=inside) if block.language in _PYTHON]
+    body = fenced[0] if fenced else text
+    if not body.strip():
+        return None
+    for candidate in _bodies(body.rstrip() + "\n"):
+        program = prompt.rstrip() + "\n" + candidate
+        if compiles(program) and _has_body(program, entry):
+            return program
+    return prompt.rstrip() + "\n" + body
+
+
+def _is_whole(text: str, entry: str) -> bool:
+    """Whether an answer that was to go on inside a fence starts the function anew instead."""
+    return re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\b", text, re.MULTILINE) is not None
+
+
+def _before(prompt: str, entry: str) -> str:
+    """Imports and helpers of `prompt`: all that precedes the function `entry`, if that much compiles."""
+    match = re.search(rf"^(?:@.*\n)*(?:async\s+)?def\s+{re.escape(entry)}\b", prompt, re.MULTILINE)
+    before = prompt[: match.start()] if match is not None else ""
+    return before if compiles(before) else ""
+
+
+def _bodies(body: str) -> Iterable[str]:
+    """Readings of a continuation, the most literal first; each also without what follows the function's body."""
+    for text in (body, _AFTER_BODY.split(body, maxsplit=1)[0] + "\n"):
+        yield text
+        lines = text.split("\n")
+        first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+        rest = [line for line in lines[first + 1 :] if line.strip()]
+        widths = [len(line) - len(line.lstrip()) for line in rest if line[:1].isspace()] or [4]
+        for width in dict.fromkeys((widths[0], 4, min(widths))):
+            yield "\n".join([*lines[:first], " " * width + lines[first].lstrip(), *lines[first + 1 :]])
+        yield "\n".join("    " + line if line.strip() else line for line in lines)
+
+
+def _has_body(program: str, entry: str) -> bool:
+    """Whether function `entry` has a statement besides its docstring."""
+    for statement in parsed(program):
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == entry:
+            first = statement.body[0]
+            is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            return len(statement.body) > 1 or not is_text
+    return False
+
+
+def called_names(tests: str) -> list[str]:
+    """Names that `tests` calls or loads at any depth, in order of appearance."""
+    found = (node for statement in parsed(tests) for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return list(dict.fromkeys(node.id for node in found if isinstance(node.ctx, ast.Load)))
