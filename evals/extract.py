@@ -66,6 +66,16 @@ def strip_special_tokens(text: str) -> str:
     return _SPECIAL.sub(" ", text)
 
 
+def strip_special_end(text: str) -> str:
+    """`text` without special tokens at its end; elsewhere they stay, as part of what the model wrote."""
+    end = len(text)
+    for match in reversed(list(_SPECIAL.finditer(text))):
+        if text[match.end() : end].strip():
+            break
+        end = match.start()
+    return text if end == len(text) else text[:end].rstrip()
+
+
 def numbers(text: str) -> Iterator[Number]:
     """All numbers of `text` in order."""
     for match in _NUMBER.finditer(_plain(text)):
