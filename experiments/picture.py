@@ -13,6 +13,10 @@ from experiments.frames import Run, varying
 PANELS = (("tokens_per_forward", "tokens per forward"), ("tokens_per_second", "tokens per second"))
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7f3fbf")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Where words may stand beside a point, in typographic points; the nearest first.
+OFFSETS = tuple((dx, dy) for dy in (5, -13, -4, 15, -23) for dx in (5, -5))
+#: Above so many points only those of the Pareto front are labelled.
+CROWD = 20
 SUFFIXES = (".png", ".pdf", ".svg")
 
 
@@ -91,6 +95,7 @@ class Style:
                 for i, name in enumerate(self.caches)
             ),
             key(color="#999999", linestyle="--", linewidth=1.2, label="Pareto front"),
+            *([key(label=f"beside a point:\n{', '.join(self.axes)}", **title)] if self.axes else []),
         ]
 
 
@@ -100,6 +105,7 @@ def panel(axis: Any, runs: Sequence[Run], metric: str, label: str, style: Style)
     points = [(float(run.metrics[metric]), float(run.metrics["accuracy"])) for run in shown]
     front = pareto(points)
     axis.plot(*zip(*(points[i] for i in front), strict=True), color="#999999", linestyle="--", linewidth=1.2, zorder=1)
+    curves(axis, shown, points, style)
     for place, (run, (x, y)) in enumerate(zip(shown, points, strict=True)):
         axis.errorbar(
             x,
@@ -114,7 +120,6 @@ def panel(axis: Any, runs: Sequence[Run], metric: str, label: str, style: Style)
             ecolor=(*_rgb(style.colour(run)), 0.35),
             zorder=3 if place in front else 2,
         )
-    label_points(axis, points, [style.words(run) for run in shown])
     spread = [x for x, _ in points]
     if spread and min(spread) > 0 and max(spread) / min(spread) > 4:
         log_scale(axis)
@@ -124,6 +129,20 @@ def panel(axis: Any, runs: Sequence[Run], metric: str, label: str, style: Style)
     axis.grid(alpha=0.25)
     axis.margins(x=0.08, y=0.12)
     axis.spines[["top", "right"]].set_visible(False)
+    low, high = axis.get_ylim()
+    axis.set_ylim(max(low, -0.03), min(max(high, low + 0.1), 1.03))
+    words = [style.words(run) if len(shown) <= CROWD or place in front else "" for place, run in enumerate(shown)]
+    if any(words):
+        label_points(axis, points, words)
+
+
+def curves(axis: Any, runs: Sequence[Run], points: Sequence[tuple[float, float]], style: Style) -> None:
+    """Join the points of one decoding and cache: the curve of a sweep over the other settings."""
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for run, point in zip(runs, points, strict=True):
+        groups.setdefault((style.colour(run), style.marker(run)), []).append(point)
+    for (colour, _), found in groups.items():
+        axis.plot(*zip(*sorted(found), strict=True), color=colour, linewidth=1, alpha=0.3, zorder=1)
 
 
 def log_scale(axis: Any) -> None:
@@ -137,20 +156,28 @@ def log_scale(axis: Any) -> None:
 
 
 def label_points(axis: Any, points: Sequence[tuple[float, float]], words: Sequence[str]) -> None:
-    """Write each point's words beside it, alternately above and below so that neighbours stay readable."""
-    order = sorted(range(len(points)), key=lambda i: points[i])
-    for rank, i in enumerate(order):
-        if words[i]:
-            above = rank % 2 == 0
-            axis.annotate(
-                words[i],
-                points[i],
-                textcoords="offset points",
-                xytext=(6, 6 if above else -6),
-                va="bottom" if above else "top",
-                fontsize=7,
-                color="#444444",
-            )
+    """Write each point's words beside it, at the first of a few places where they cover no point and no other words."""
+    axis.figure.canvas.draw()
+    scale = axis.figure.dpi / 72
+    centres = [tuple(axis.transData.transform(point)) for point in points]
+    taken = [(x - 5 * scale, y - 5 * scale, x + 5 * scale, y + 5 * scale) for x, y in centres]
+    for (x, y), text in zip(centres, words, strict=True):
+        if not text:
+            continue
+        width, height = 4.2 * len(text) * scale, 8 * scale
+        spots = [(x + dx * scale - (width if dx < 0 else 0), y + dy * scale) for dx, dy in OFFSETS]
+        boxes = [(left, low, left + width, low + height) for left, low in spots]
+        box = min(boxes, key=lambda b: sum(_overlap(b, other) for other in taken))
+        taken.append(box)
+        place = axis.transData.inverted().transform(box[:2])
+        axis.annotate(text, place, fontsize=7, color="#444444", annotation_clip=False)
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """Area that two boxes (left, low, right, high) share."""
+    wide = min(one[2], other[2]) - max(one[0], other[0])
+    tall = min(one[3], other[3]) - max(one[1], other[1])
+    return max(wide, 0) * max(tall, 0)
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

@@ -145,8 +145,8 @@ def notes(runs: Sequence[Run]) -> list[str]:
         if len(machines) > 1:
             found[f"{task}: tokens/s were measured on different devices: {'; '.join(sorted(machines))}"] = None
         for r in same:
-            for note in r.manifest["task"]["provenance"].get("notes", []):
-                found[f"{task}: {note}"] = None
+            caveats = r.manifest["task"]["provenance"].get("notes")
+            found |= dict.fromkeys(f"{task}: {caveat}" for caveat in caveats or [] if isinstance(caveats, (list, tuple)))
     said: dict[tuple[str, str], list[str]] = {}
     for r in runs:
         for warning in r.manifest.get("warnings") or []:
