@@ -82,7 +82,7 @@ def load_rows(
     return Rows([dict(row) for row in loaded.rows], {**loaded.provenance, "notes": list(loaded.provenance["notes"])})
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _load(
     task: str,
     *,

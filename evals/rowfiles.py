@@ -53,8 +53,8 @@ def _read_lines(body: bytes, where: str) -> list[dict[str, Any]]:
     """JSON lines. Split at line feeds only, since other separators may stand inside a string; lines of nothing but
     white space or null bytes are skipped."""
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        text = line.strip(b" \t\r\x00")
+    for number, line in enumerate(io.BytesIO(body), start=1):
+        text = line.strip(b" \t\r\n\x00")
         if not text:
             continue
         try:
