@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 QK_NORMS = (None, "full")
 
 
@@ -13,6 +15,7 @@ class Architecture:
 
     `vocab` counts rows of the embedding. `qk_norm` = "full" normalises queries and keys over their whole width before
     rotation (OLMo, LLaDA with `attention_layer_norm`). `qkv_bias` adds a bias to the three input projections.
+    `exact` is the precision of norms and rotations, whatever that of the weights.
     """
 
     vocab: int
@@ -28,6 +31,7 @@ class Architecture:
     tied: bool = False
     qkv_bias: bool = False
     qk_norm: str | None = None
+    exact: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
         for name in ("vocab", "hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "max_length"):

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from dinfer.models.architecture import Architecture
 
 
-def rotary_table(head_dim: int, theta: float, columns: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin [columns, d] in float32 (float64 for a float64 model), the two halves alike (rotate-half)."""
-    exact = torch.float64 if like.dtype == torch.float64 else torch.float32
-    steps = torch.arange(0, head_dim, 2, device=like.device, dtype=torch.float32) / head_dim
-    angles = torch.outer(torch.arange(columns, device=like.device, dtype=torch.float32), 1.0 / theta**steps)
-    angles = torch.cat((angles, angles), dim=-1).to(exact)
+def rotary_table(arch: Architecture, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """cos and sin [columns, d] in `arch.exact`, the two halves alike (rotate-half); the angles are float32 as in training."""
+    steps = torch.arange(0, arch.head_dim, 2, device=device, dtype=torch.float32) / arch.head_dim
+    angles = torch.outer(torch.arange(columns, device=device, dtype=torch.float32), 1.0 / arch.rope_theta**steps)
+    angles = torch.cat((angles, angles), dim=-1).to(arch.exact)
     return angles.cos(), angles.sin()
 
 
@@ -46,7 +45,7 @@ class KVCache:
     @classmethod
     def allocate(cls, arch: Architecture, rows: int, columns: int, like: Tensor) -> KVCache:
         shape = (rows, arch.kv_heads, columns + 1, arch.head_dim)
-        cos, sin = rotary_table(arch.head_dim, arch.rope_theta, columns + 1, like)
+        cos, sin = rotary_table(arch, columns + 1, like.device)
         return cls(
             keys=[like.new_zeros(shape) for _ in range(arch.layers)],
             values=[like.new_zeros(shape) for _ in range(arch.layers)],
@@ -102,7 +101,7 @@ class Attention(nn.Module):
         """[B, Q, D] -> unrotated [B, Q, H, d]."""
         q = self._part(x, 0, self.arch.q_width)
         if self.arch.qk_norm == "full":
-            q = rms_norm(q, self.q_norm.weight, self.arch.norm_eps)
+            q = rms_norm(q, self.q_norm.weight, self.arch)
         return q.unflatten(-1, (self.arch.heads, self.arch.head_dim))
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +109,7 @@ class Attention(nn.Module):
         first, width = self.arch.q_width, self.arch.kv_width
         k, v = self._part(x, first, first + 2 * width).split(width, dim=-1)
         if self.arch.qk_norm == "full":
-            k = rms_norm(k, self.k_norm.weight, self.arch.norm_eps)
+            k = rms_norm(k, self.k_norm.weight, self.arch)
         shape = (self.arch.kv_heads, self.arch.head_dim)
         return k.unflatten(-1, shape), v.unflatten(-1, shape)
 
@@ -122,8 +121,8 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Root-mean-square norm over the last axis: normalise in float32 or better, cast back, then scale."""
-    exact = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    exact = exact * torch.rsqrt(exact.square().mean(dim=-1, keepdim=True) + eps)
+def rms_norm(x: Tensor, weight: Tensor, arch: Architecture) -> Tensor:
+    """Root-mean-square norm over the last axis: normalise in `arch.exact`, cast back, then scale."""
+    exact = x.to(arch.exact)
+    exact = exact * torch.rsqrt(exact.square().mean(dim=-1, keepdim=True) + arch.norm_eps)
     return exact.to(x.dtype) * weight

@@ -37,7 +37,7 @@ class Layer(nn.Module):
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__()
-        self.eps = arch.norm_eps
+        self.arch = arch
         self.attn_norm = nn.Parameter(torch.ones(arch.hidden))
         self.attn = Attention(arch)
         self.ffn_norm = nn.Parameter(torch.ones(arch.hidden))
@@ -45,7 +45,7 @@ class Layer(nn.Module):
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
         x = x + mixed
-        return x + self.ffn(rms_norm(x, self.ffn_norm, self.eps))
+        return x + self.ffn(rms_norm(x, self.ffn_norm, self.arch))
 
 
 class Backbone(nn.Module):
@@ -87,9 +87,7 @@ class Backbone(nn.Module):
         """[..., D] -> [..., V]."""
         return F.linear(hidden, self.head)
 
-    def forward(
-        self, x: Tensor, slots: Tensor, cache: KVCache, visible: Tensor | None, want: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, slots: Tensor, cache: KVCache, visible: Tensor | None, want: Tensor | None = None) -> Tensor:
         """x [B, Q, D] at `slots` [B, Q] -> normed hidden [B, Q, D]; with `want` [B, K] (places in Q) [B, K, D].
 
         `visible` is what `attention.visible_keys` gives for these slots. The last layer works on the wanted columns
@@ -98,7 +96,7 @@ class Backbone(nn.Module):
         last = len(self.layers) - 1
         cos, sin = cache.cos[slots][:, :, None], cache.sin[slots][:, :, None]
         for index, layer in enumerate(self.layers):
-            h = rms_norm(x, layer.attn_norm, layer.eps)
+            h = rms_norm(x, layer.attn_norm, self.arch)
             keys, values = layer.attn.keys_values(h)
             keys, values = cache.write(index, slots, rotate(keys, cos, sin), values)
             if index == last and want is not None:
@@ -109,16 +107,16 @@ class Backbone(nn.Module):
                     visible = torch.take_along_dim(visible, want[:, None, :, None], dim=2)
             q = rotate(layer.attn.queries(h), cos, sin)
             x = layer.finish(x, layer.attn.attend(q, keys, values, visible))
-        return rms_norm(x, self.norm, self.arch.norm_eps)
+        return rms_norm(x, self.norm, self.arch)
 
     def full(self, x: Tensor) -> Tensor:
         """x [B, T, D] -> normed hidden [B, T, D]: no cache, every position sees every other; differentiable."""
-        cos, sin = rotary_table(self.arch.head_dim, self.arch.rope_theta, x.shape[1], self.embedding)
+        cos, sin = rotary_table(self.arch, x.shape[1], x.device)
         cos, sin = cos[None, :, None], sin[None, :, None]
         for layer in self.layers:
-            h = rms_norm(x, layer.attn_norm, layer.eps)
+            h = rms_norm(x, layer.attn_norm, self.arch)
             keys, values = layer.attn.keys_values(h)
             q, keys = rotate(layer.attn.queries(h), cos, sin), rotate(keys, cos, sin)
             mixed = layer.attn.attend(q, keys.transpose(1, 2), values.transpose(1, 2), None)
             x = layer.finish(x, mixed)
-        return rms_norm(x, self.norm, self.arch.norm_eps)
+        return rms_norm(x, self.norm, self.arch)

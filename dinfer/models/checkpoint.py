@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -119,13 +120,18 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
         raise ValueError(f"model.path: config.json has no {error.args[0]!r}") from error
 
 
-def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu") -> Backbone:
-    """Build the network of a checkpoint folder on `device` in `dtype` and fill it. ValueError for any misfit."""
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu", exact: str | None = None) -> Backbone:
+    """Build the network of a checkpoint folder on `device` in `dtype` and fill it. ValueError for any misfit.
+
+    Norms and rotations are computed in `exact`: by default float32, as the public classes do, or float64 for a float64 model.
+    """
+    exact = exact or ("float64" if dtype == "float64" else "float32")
+    for field, value in (("dtype", dtype), ("exact", exact)):
+        if value not in DTYPES:
+            raise ValueError(f"{field} must be one of {', '.join(DTYPES)}, got {value!r}")
     spec = read_spec(path)
     config = read_config(path)
-    arch = _architecture(config)
+    arch = replace(_architecture(config), exact=DTYPES[exact])
     with torch.device("meta"):
         model = Backbone(arch, spec).to(DTYPES[dtype])
     model = model.to_empty(device=device).requires_grad_(False).eval()
