@@ -48,7 +48,7 @@ class ModelSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A checkpoint folder, or a name from which one is made: `path` is a folder with config.json and *.safetensors, a hub
-    id (fetched at `revision`), `pkg:<package>/<folder>` or `random:<seed>`. `tokenizer` is another folder for its files."""
+    id (fetched at `revision`), `pkg:<package>/<folder>` or `random:<seed>`; `tokenizer` is such a name for its files alone."""
 
     path: str
     revision: str | None = None
@@ -69,12 +69,12 @@ class Checkpoint:
         return load_model(str(self.folder()), dtype=dtype, device=device)
 
     def read_tokenizer(self) -> Any:
-        return _tokenizer(self.tokenizer or str(self.folder()))
+        return _tokenizer(_folder(self.tokenizer, None) if self.tokenizer else self.folder())
 
     def identity(self) -> dict[str, Any]:
         found = {"sha256": content_hash(self.folder())}
         if self.tokenizer:
-            found["tokenizer"] = content_hash(Path(self.tokenizer).expanduser())
+            found["tokenizer"] = content_hash(_folder(self.tokenizer, None))
         return found
 
 
@@ -141,10 +141,9 @@ def _random(path: str) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _tokenizer(folder: str) -> Any:
+def _tokenizer(where: Path) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    where = Path(folder).expanduser()
     if not any((where / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")):
         raise ConfigError(f"model.tokenizer: {where} has no tokenizer.json; give a folder that has one")
     try:

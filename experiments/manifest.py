@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 LIBRARIES = ("dinfer", "torch", "transformers", "tokenizers", "hydra-core", "datasets", "evaluate")
 
 
+@lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
@@ -25,6 +27,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=1)
 def git() -> dict[str, Any] | None:
     """Commit of the checkout this code runs from and whether it was changed since; None outside a checkout."""
     root = Path(__file__).resolve().parent.parent

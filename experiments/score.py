@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import multiprocessing
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from evals.task import OUTCOMES, Sample, Score, Task
@@ -62,11 +65,11 @@ class Scorer:
 
     def submit(self, kept: Sequence[Mapping[str, Any]]) -> None:
         """Queue answers that have no verdict yet, and write down the verdicts that arrived meanwhile."""
+        self._collect([future for future in self.pending if future.done()])
         for line in kept:
-            if line["id"] not in self.lines.by_id:
+            if line["id"] not in self.lines.by_id and line["id"] not in self.pending.values():
                 self.kept[line["id"]] = dict(line)
                 self._queue(line["id"])
-        self._collect([future for future in self.pending if future.done()])
 
     def finish(self) -> None:
         """Wait for every verdict. ScoringFailed when the scorer breaks or nothing moves for `PATIENCE` seconds."""
@@ -81,7 +84,8 @@ class Scorer:
                 raise ScoringFailed(f"no verdict for {PATIENCE:.0f} s; waiting for {stuck}") from error
 
     def _queue(self, sample: str) -> None:
-        future = _pool(self.workers).submit(judge, self.task, self.samples[sample], self.kept[sample])
+        with importable_main():
+            future = _pool(self.workers).submit(judge, self.task, self.samples[sample], self.kept[sample])
         self.pending[future] = sample
 
     def _collect(self, futures: Sequence[Future[dict[str, Any]]]) -> None:
@@ -106,11 +110,24 @@ class Scorer:
         log.warning("a scoring process died; judging its %d answers one by one", len(waiting))
         for one in waiting:
             try:
-                verdict = _pool(1).submit(judge, self.task, self.samples[one], self.kept[one]).result(PATIENCE)
+                with importable_main():
+                    future = _pool(1).submit(judge, self.task, self.samples[one], self.kept[one])
+                verdict = future.result(PATIENCE)
             except (BrokenProcessPool, TimeoutError) as error:
                 shutdown()
                 raise ScoringFailed(f"scoring {one!r} kills or blocks its process") from error
             self.lines.add([verdict])
+
+
+@contextmanager
+def importable_main() -> Iterator[None]:
+    """Start workers from this package alone: they would otherwise run the caller's script again up to its main guard."""
+    genuine = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = genuine
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

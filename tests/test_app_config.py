@@ -111,7 +111,8 @@ def test_cheap_mistakes_are_found_before_torch_is_imported(words: list[str]) -> 
 
 def test_help_is_quick_and_lists_every_group_option_and_key() -> None:
     started = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "experiments.run", "--help"], capture_output=True, text=True, cwd=ROOT, check=True)
+    command = [sys.executable, "-m", "experiments.run", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     assert time.monotonic() - started < 5
     for option in options():
         assert option.group in done.stdout
