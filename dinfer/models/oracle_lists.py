@@ -101,8 +101,10 @@ class _Board:
 
 
 class OracleLists:
-    """A `DiffusionModel` without weights. The states it hands out are log-probabilities, [B, Q, V], whose mask column is no belief but the
-    `TILT`."""
+    """A `DiffusionModel` without weights.
+
+    The states it hands out are log-probabilities, [B, Q, V]; their mask column is no belief but the `TILT`.
+    """
 
     def __init__(self, grammar: Grammar, spec: ModelSpec, device: str = "cpu") -> None:
         self.grammar = grammar
