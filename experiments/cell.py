@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from dinfer.types import Request
+from dinfer.types import GenerationResult, Request
 from evals.task import Sample, Score, Task
 from experiments import answers, identity, manifest
 from experiments.engines import engine_for
@@ -158,7 +158,8 @@ def facts(cell: Cell) -> dict[str, Any]:
 
 
 def generate(cell: Cell, record: RunRecord, scorer: Scorer, sink: Safe) -> None:
-    """Decode the samples that have no line yet; each line is on disk before the next is made.
+    """Decode the samples that have no line yet. A batch's lines are on disk before the next batch starts, and nothing is
+    written while its clock runs.
 
     Beside a GPU answers are judged while others are decoded. On the CPU judging waits, for it would slow the clock that is
     being read and the programs that are being timed.
@@ -175,21 +176,36 @@ def generate(cell: Cell, record: RunRecord, scorer: Scorer, sink: Safe) -> None:
     engine = engine_for(plan.model, cell.settings)
     record.note(engine=engine.info(), warm_up_runs=engine.warm_up(requests, plan.recipe))
     start = f"{int(time.time() * 1000):x}"
-    for result in tracked(engine.generate(requests, plan.recipe), total=len(cell.prompts), done=done, what=plan.task.name):
-        line = answers.line(
-            result,
-            prompts.pop(result.id),
-            cell.prompter.decode,
-            stops=plan.task.stop,
-            mask_id=plan.spec.mask_id,
-            start=start,
-        )
-        record.generations.add([line])
-        sink.call("line", line)
+    bar = tracked(engine.generate(requests, plan.recipe), total=len(cell.prompts), done=done, what=plan.task.name)
+    for batch in whole_batches(bar):
+        lines = [
+            answers.line(
+                result,
+                prompts.pop(result.id),
+                cell.prompter.decode,
+                stops=plan.task.stop,
+                mask_id=plan.spec.mask_id,
+                start=start,
+            )
+            for result in batch
+        ]
+        record.generations.add(lines)
+        for line in lines:
+            sink.call("line", line)
         if cell.settings.device != "cpu":
-            scorer.submit([line])
+            scorer.submit(lines)
     if prompts:
         raise RuntimeError(f"the engine gave no answer for {len(prompts)} samples, the first is {next(iter(prompts))!r}")
+
+
+def whole_batches(results: Iterable[GenerationResult]) -> Iterator[list[GenerationResult]]:
+    """Results in groups of one batch each."""
+    batch: list[GenerationResult] = []
+    for result in results:
+        batch.append(result)
+        if len(batch) == result.rows:
+            yield batch
+            batch = []
 
 
 def merged(folder: Path) -> list[dict[str, Any]]:
