@@ -85,7 +85,7 @@ def run(config: TrainSchema) -> int:
     """Train, evaluate and write; everything heavy is imported here, after the configuration was found good."""
     config = check(config)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from experiments.tiny.project import train_and_publish
+    from experiments.tiny.pipeline import train_and_publish
 
     train_and_publish(asdict(config))
     return 0
