@@ -121,8 +121,12 @@ class Canvas:
 
     def copy(self) -> Canvas:
         """The same state on which one can look ahead; the tokens are shared."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.clone() for k, v in own.items() if isinstance(v, Tensor) and k != "tokens"})
+        twin = replace(self)
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Tensor) and value is not self.tokens:
+                setattr(twin, f.name, value.clone())
+        return twin
 
 
 def compact(chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:

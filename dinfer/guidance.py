@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ class _Pair:
     prompt: Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Guided:
     """logits = u + (scale + 1)(c - u): c sees the prompt, u sees it masked. Each branch has a cache of its own.
 
@@ -28,10 +28,10 @@ class Guided:
 
     model: DiffusionModel
     scale: float
+    spec: ModelSpec = field(init=False)
 
-    @property
-    def spec(self) -> ModelSpec:
-        return self.model.spec
+    def __post_init__(self) -> None:
+        self.spec = self.model.spec
 
     def new_cache(self, canvas: Canvas) -> _Pair:
         return _Pair(self.model.new_cache(canvas), self.model.new_cache(canvas), canvas.prompt)

@@ -45,7 +45,7 @@ class Decoder:
     def __init__(
         self, model: DiffusionModel, requests: Sequence[Request], recipe: Recipe, device: torch.device, lockstep: bool
     ) -> None:
-        self.model = Guided(model, recipe.guidance) if recipe.guidance else model
+        self.model: DiffusionModel = Guided(model, recipe.guidance) if recipe.guidance else model
         self.spec = model.spec
         self.recipe = recipe
         self.lockstep = lockstep

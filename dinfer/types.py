@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from dinfer.cache.policy import Plan
     from dinfer.canvas import Canvas
     from dinfer.decoding.view import BlockView, Choice
 
@@ -93,8 +94,8 @@ class GenerationResult:
 
     `tokens` are the visible ids: from the prompt's end to the first end-of-sequence id (exclusive), never padding.
     `finish` is "eos" when an end-of-sequence id was generated, else "length". `canvas` generated columns were reserved,
-    `filled` of them decoded, `eos` of those hold an end-of-sequence id. `batch` numbers the batch within its engine, `rows` is that
-    batch's size; `seconds` runs from the batch's start to this row's end on a synchronised clock, so the batch's own
+    `filled` of them decoded, `eos` of those hold an end-of-sequence id. `batch` numbers the batch within its engine, `rows`
+    is that batch's size; `seconds` runs from the batch's start to this row's end on a synchronised clock, so the batch's own
     time is the largest `seconds` of its rows; likewise `batch_forwards` counts the batch's model calls until then.
     """
 
@@ -149,11 +150,24 @@ class DecodingStrategy(Protocol):
 class IterationManager(Protocol):
     """Which block is decoded, and what the model is shown of it."""
 
+    @property
+    def observes(self) -> bool:
+        """Whether `observe` wants the hidden states of all queried columns that are still masked."""
+        ...
+
     def begin(self, canvas: Canvas, model: DiffusionModel) -> Any: ...
 
-    def advance(self, canvas: Canvas, spec: ModelSpec, lockstep: bool) -> None: ...
+    def moving(self, canvas: Canvas, spec: ModelSpec) -> Tensor:
+        """[B] bool: rows with work left in their open block."""
+        ...
 
-    def floor(self, canvas: Canvas) -> Tensor: ...
+    def advance(self, canvas: Canvas, spec: ModelSpec, lockstep: bool) -> None:
+        """Close and open blocks, finish rows; called between steps, never within one."""
+        ...
+
+    def floor(self, canvas: Canvas) -> Tensor:
+        """[B]: confidence below which only a row's best column may be taken."""
+        ...
 
     def inputs(self, memo: Any, model: DiffusionModel, tokens: Tensor, slots: Tensor) -> Tensor: ...
 
@@ -163,7 +177,7 @@ class IterationManager(Protocol):
 class CachePolicy(Protocol):
     """Which columns are recomputed; all others are read from the cache."""
 
-    def plan(self, canvas: Canvas, spec: ModelSpec) -> Tensor: ...
+    def plan(self, canvas: Canvas, spec: ModelSpec) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ class Window:
 
     The whole row is recomputed when a block opens, in each row's first `warmup` steps and at the step after those, and, with
     `refresh_every` = n, before every n-th window step of an answer. As in dInfer, a warm-up that ends inside a later block
-    than the first is followed by a second refresh there, two steps after the first. (null, null) caches nothing; (0, null) is Fast-dLLM's
-    prefix cache and (0, 0) its dual cache, arXiv:2505.22618; (16, 16) is dInfer's vicinity refresh, arXiv:2510.08666.
+    than the first is followed by a second refresh there, two steps after the first. (null, null) caches nothing; (0, null)
+    is Fast-dLLM's prefix cache and (0, 0) its dual cache, arXiv:2505.22618; (16, 16) is dInfer's vicinity refresh,
+    arXiv:2510.08666.
     """
 
     before: int | None = None

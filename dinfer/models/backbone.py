@@ -5,6 +5,7 @@ Letters: B rows, Q queried columns, K wanted columns, D hidden width, V vocabula
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -68,6 +69,13 @@ class Backbone(nn.Module):
         return self.embedding.device
 
     @property
+    def stack(self) -> Iterator[Layer]:
+        """The layers, first to last."""
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            yield layer
+
+    @property
     def dtype(self) -> torch.dtype:
         return self.embedding.dtype
 
@@ -95,7 +103,7 @@ class Backbone(nn.Module):
         """
         last = len(self.layers) - 1
         cos, sin = cache.cos[slots][:, :, None], cache.sin[slots][:, :, None]
-        for index, layer in enumerate(self.layers):
+        for index, layer in enumerate(self.stack):
             h = rms_norm(x, layer.attn_norm, self.arch)
             keys, values = layer.attn.keys_values(h)
             keys, values = cache.write(index, slots, rotate(keys, cos, sin), values)
@@ -113,7 +121,7 @@ class Backbone(nn.Module):
         """x [B, T, D] -> normed hidden [B, T, D]: no cache, every position sees every other; differentiable."""
         cos, sin = rotary_table(self.arch, x.shape[1], x.device)
         cos, sin = cos[None, :, None], sin[None, :, None]
-        for layer in self.layers:
+        for layer in self.stack:
             h = rms_norm(x, layer.attn_norm, self.arch)
             keys, values = layer.attn.keys_values(h)
             q, keys = rotate(layer.attn.queries(h), cos, sin), rotate(keys, cos, sin)

@@ -105,7 +105,7 @@ def _check_tokenizer(folder: Path, tokens: Mapping[str, int], mask_id: int, eos:
     named = json.loads(file.read_text())
     for field, allowed in (("mask_token", [mask_id]), ("eos_token", eos)):
         token = named.get(field)
-        text = token.get("content") if isinstance(token, dict) else token
+        text = str(token.get("content") if isinstance(token, dict) else token)
         if text in tokens and tokens[text] not in allowed:
             raise ValueError(
                 f"model.path: {folder} disagrees with itself: tokenizer_config.json {field} {text!r} has id "

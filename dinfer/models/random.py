@@ -28,12 +28,13 @@ def write_checkpoint(
     vocab: int | None = None,
     max_length: int = 2048,
     scale: float = 1.0,
+    gain: float = 1.0,
     eos_bias: float = 0.0,
 ) -> Path:
     """Write a LLaDA checkpoint folder whose weights are drawn from `seed`; returns the folder.
 
     The vocabulary is the 256 bytes, then end-of-text and mask; `vocab` above 258 leaves unused rows. `scale` multiplies the
-    head (larger: more confident), `eos_bias` moves the head's end-of-text row towards the mean hidden state.
+    head (larger: more confident), `gain` the layers (larger: positions differ more), `eos_bias` is added to the end-of-text logit of an average masked position.
     """
     size = vocab or 256 + len(SPECIAL)
     if size < 256 + len(SPECIAL):
@@ -64,10 +65,11 @@ def write_checkpoint(
         for name, parameter in model.named_parameters():
             if parameter.dim() < 2:
                 continue
-            wide = 1.0 if name in ("embedding", "head") else parameter.shape[1] ** -0.5
+            wide = 1.0 if name in ("embedding", "head") else gain * parameter.shape[1] ** -0.5
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * wide)
         model.head.mul_(scale * hidden**-0.5)
-        model.head[256] += eos_bias * model.norm / hidden
+        usual = model.full(model.embed(torch.full((1, 32), 257))).mean((0, 1))
+        model.head[256] += eos_bias * usual / usual.square().sum()
     target = Path(folder)
     save_checkpoint(model, target, config, llada.places(arch))
     _write_tokenizer(target)
