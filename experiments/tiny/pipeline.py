@@ -13,30 +13,24 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from dinfer.cache import Window
-from dinfer.decoding import Steps, Threshold
+from dinfer.decoding import Threshold
 from dinfer.iteration import Blockwise
 from dinfer.models import llada
 from dinfer.models.backbone import Backbone
-from dinfer.models.checkpoint import load_model
 from dinfer.models.weights import save_checkpoint
-from dinfer.types import DecodingStrategy, ModelSpec, Recipe
+from dinfer.types import ModelSpec, Recipe
 from evals.builtin import Builtin
 from evals.builtin.mix import PARTS
 from experiments.tiny import tokenizer as tokens
 from experiments.tiny.card import write_card
-from experiments.tiny.evaluate import Summary, by_task, evaluate, summarise
+from experiments.tiny.evaluate import by_task, evaluate, summarise
 from experiments.tiny.loop import Run, Settings, initialise, train
+from experiments.tiny.scores import grid
 
 log = logging.getLogger(__name__)
 
 MAX_LENGTH = 256
 TEXTS_PER_TASK = 6000
-DECODINGS: dict[str, DecodingStrategy] = {
-    "steps, 1 token": Steps(tokens_per_step=1),
-    "steps, 8 tokens": Steps(tokens_per_step=8),
-    "threshold 0.9": Threshold(threshold=0.9),
-    "threshold 0.5": Threshold(threshold=0.5),
-}
 
 
 def train_and_publish(config: Mapping[str, Any]) -> Path:
@@ -53,8 +47,8 @@ def train_and_publish(config: Mapping[str, Any]) -> Path:
     log.info("%.2fM parameters, vocabulary of %d", sum(p.numel() for p in model.parameters()) / 1e6, len(tokenizer))
     train(run, lambda: validate(run, tokenizer, config["validation_size"]))
     save_checkpoint(model, checkpoint, described, llada.places(model.arch), torch.bfloat16)
-    results = final_scores(checkpoint, tokenizer, config["final_size"])
-    write_card(checkpoint / "README.md", config, described, run.history, results)
+    scores = grid(checkpoint, tokenizer, config["final_size"], folder / "scores.json", few=config["smoke"])
+    write_card(checkpoint / "README.md", config, described, run.history, scores)
     log.info("done: %s", checkpoint)
     return checkpoint
 
@@ -117,23 +111,9 @@ def settings(config: Mapping[str, Any]) -> Settings:
 
 def validate(run: Run, tokenizer: PreTrainedTokenizerFast, size: int) -> None:
     """Decode questions of the validation split and log the accuracy of each task."""
-    recipe = Recipe(DECODINGS["threshold 0.9"], Blockwise(), Window())
+    recipe = Recipe(Threshold(threshold=0.9), Blockwise(), Window())
     outcomes = evaluate(run.model, tokenizer, Builtin("validation", size), recipe)
     whole, parts = summarise(outcomes), by_task(outcomes)
     run.history.append({"step": run.step, "tokens": run.tokens, "seconds": run.elapsed, "accuracy": whole.accuracy})
     each = "  ".join(f"{name.removeprefix('builtin_')} {summarise(part).accuracy:.2f}" for name, part in parts.items())
     log.info("validation %.3f of %d  %s  %.1f forwards", whole.accuracy, whole.samples, each, whole.forwards)
-
-
-def final_scores(folder: Path, tokenizer: PreTrainedTokenizerFast, size: int) -> dict[str, dict[str, Summary]]:
-    """Scores on the test split of the checkpoint as it was written: decoding -> task -> summary."""
-    model = load_model(folder)
-    results: dict[str, dict[str, Summary]] = {}
-    for name, decoding in DECODINGS.items():
-        outcomes = evaluate(model, tokenizer, Builtin("test", size), Recipe(decoding, Blockwise(), Window()))
-        parts = {task: summarise(part) for task, part in by_task(outcomes).items()}
-        results[name] = {"builtin": summarise(outcomes), **parts}
-        log.info(
-            "test, %s: %.3f with %.1f forwards", name, results[name]["builtin"].accuracy, results[name]["builtin"].forwards
-        )
-    return results
