@@ -52,8 +52,13 @@ def clean(text: str) -> str:
 
 
 def blocks(text: str, *, inside: bool = False) -> list[Block]:
-    """The fenced blocks of `text` in order; with `inside` it begins in one (a prompt has opened the fence)."""
+    """The fenced blocks of `text` in order.
+
+    With `inside` it begins in one, whose fence a prompt has opened, unless it opens that fence again.
+    """
     found: list[Block] = []
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    inside = inside and re.match(r"\s*(?:```|~~~)", first) is None
     marks, language, lines = ("```", "", []) if inside else (None, "", [])
     for line in text.split("\n"):
         if marks is None:
@@ -184,9 +189,10 @@ def continue_function(prompt: str, entry: str, text: str, *, inside: bool = Fals
     helpers, comes first. Or it is the rest of the function: then it follows `prompt`, its first line put right when
     a tokenizer has eaten the indentation. None when there is no code in it.
     """
-    whole = extract(text, entry=entry)
-    if whole is not None and defines(whole, entry) and (not inside or _is_whole(text, entry)):
-        return _before(prompt, entry) + whole
+    for reading in dict.fromkeys((False, inside)):
+        whole = extract(text, entry=entry, inside=reading)
+        if whole is not None and defines(whole, entry) and (compiles(whole) or reading == inside):
+            return _before(prompt, entry) + whole
     text = clean(text)
     fenced = [block.text for block in blocks(text, inside=inside) if block.language in _PYTHON]
     body = fenced[0] if fenced else text
@@ -197,11 +203,6 @@ def continue_function(prompt: str, entry: str, text: str, *, inside: bool = Fals
         if compiles(program) and _has_body(program, entry):
             return program
     return prompt.rstrip() + "\n" + body
-
-
-def _is_whole(text: str, entry: str) -> bool:
-    """Whether an answer that was to go on inside a fence starts the function anew instead."""
-    return re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\b", text, re.MULTILINE) is not None
 
 
 def _before(prompt: str, entry: str) -> str:

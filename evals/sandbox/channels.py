@@ -11,6 +11,9 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+#: Modules slow to import, loaded once in the fork server when a program mentions them. No others.
+ON_REQUEST = ("numpy", "statistics", "datetime", "decimal", "fractions", "json")
+
 #: The program's own numbers: its notes to the supervisor, and the two gates it waits at.
 TELL, READY, DONE = 3, 4, 5
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from evals.sandbox import channels
 
+
 #: Set to UNSAFE_VALUE, this allows programs to run although a protection is missing on this machine.
 UNSAFE_VARIABLE = "EVALS_SANDBOX"
 UNSAFE_VALUE = "run-model-code-without-isolation"
@@ -143,13 +144,14 @@ class Sandbox:
             "limits": asdict(limits),
             "unsafe": self._unsafe,
         }
-        kind = b"n" if "numpy" in source or "numpy" in (tests or "") else b"."
+        text = source + (tests or "")
+        wish = ",".join(name for name in channels.ON_REQUEST if f"import {name}" in text or f"from {name}" in text).encode()
         try:
-            answer = self._exchange(request, kind, limits.wall_s + 60)
+            answer = self._exchange(request, wish or b".", limits.wall_s + 60)
         except (EOFError, ConnectionError):
             complaint = self._restart()
             try:
-                answer = self._exchange(request, kind, limits.wall_s + 60)
+                answer = self._exchange(request, wish or b".", limits.wall_s + 60)
             except (EOFError, ConnectionError) as error:
                 raise SandboxError(f"the sandbox's fork server ends at once: {complaint or self._restart()}") from error
         if answer["reason"] == "refused":
@@ -159,11 +161,11 @@ class Sandbox:
             )
         return answer
 
-    def _exchange(self, request: dict[str, Any], kind: bytes, seconds: float) -> dict[str, Any]:
+    def _exchange(self, request: dict[str, Any], wish: bytes, seconds: float) -> dict[str, Any]:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             with self._lock:
-                socket.send_fds(self._connected(), [kind], [theirs.fileno()])
+                socket.send_fds(self._connected(), [wish], [theirs.fileno()])
             theirs.close()
             ours.settimeout(seconds)
             channels.send(ours, request)

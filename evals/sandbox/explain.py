@@ -89,12 +89,13 @@ def _account(error: BaseException, trace: types.TracebackType | None) -> str:
     parts = [f"{frame.f_code.co_filename} line {line}: {_text(frame, line)}"]
     if not isinstance(error, AssertionError) or message:
         parts.append(what)
-    values = _values(frame, line)
+    parts += _values(frame, line)[:4]
     caller = next((item for item in reversed(frames[:-1]) if item[0].f_code.co_filename == "tests.py"), None)
     if caller is not None:
+        known = [item for item in _values(*caller) if item not in parts][:4]
         parts.append(f"called from tests.py line {caller[1]}: {_text(*caller)}")
-        values += [item for item in _values(*caller) if item not in values]
-    return "; ".join(parts + values[:6])
+        parts += known
+    return "; ".join(parts)
 
 
 def _walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, int]]:

@@ -6,11 +6,14 @@ supervisor (supervise), which forks the program. It keeps nothing between reques
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import gc
 import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 
@@ -20,9 +23,6 @@ from evals.sandbox.watch import Watch
 
 #: Ordinary numbers, far above those of accounts: every program running at a time has its own.
 _FIRST_USER = 0x6D000000
-
-#: What a connection may be announced with: nothing special, or a wish to have numpy loaded before the fork.
-PLAIN, NUMPY = b".", b"n"
 
 
 def serve(descriptor: int, without: frozenset[str]) -> None:
@@ -40,11 +40,10 @@ def serve(descriptor: int, without: frozenset[str]) -> None:
     gc.collect()
     gc.freeze()
     while True:
-        kind, received, _, _ = socket.recv_fds(control, 1, 1)
-        if not kind:
+        wish, received, _, _ = socket.recv_fds(control, 256, 1)
+        if not wish:
             os._exit(0)
-        if kind == NUMPY:
-            _load_numpy()
+        _load(wish.decode().strip().split(","))
         if os.fork() == 0:
             control.close()
             _supervise(socket.socket(fileno=received[0]), dict(status), readable, without)
@@ -53,7 +52,8 @@ def serve(descriptor: int, without: frozenset[str]) -> None:
 
 
 def _preload() -> None:
-    """What nearly every program, and every report, needs anyway."""
+    """What nearly every program, and every report, needs anyway; and what `site`, which is not loaded, would add."""
+    import _sitebuiltins
     import atexit  # noqa: F401
     import collections  # noqa: F401
     import functools  # noqa: F401
@@ -66,12 +66,15 @@ def _preload() -> None:
     import threading  # noqa: F401
     import typing  # noqa: F401
 
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
 
-def _load_numpy() -> None:
-    import contextlib
 
-    with contextlib.suppress(ImportError):
-        import numpy  # noqa: F401
+def _load(names: list[str]) -> None:
+    for name in names:
+        if name in channels.ON_REQUEST and name not in sys.modules:
+            with contextlib.suppress(ImportError):
+                __import__(name)
 
 
 def _supervise(connection: socket.socket, status: dict[str, str], readable: list[str], without: frozenset[str]) -> None:
