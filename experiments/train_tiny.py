@@ -61,6 +61,8 @@ def check(config: TrainSchema) -> TrainSchema:
     """The same configuration, shrunk when it is a smoke run. ValueError for what cannot be trained."""
     if config.model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, got {config.model!r}")
+    if config.model == "llada_moe":
+        raise ValueError("model=llada_moe needs a network with experts, which dinfer.models does not have; use model=llada")
     for name in ("threads", "seconds", "hidden", "layers", "heads", "ffn", "tokens_per_batch", "log_every"):
         if not getattr(config, name) > 0:
             raise ValueError(f"{name} must be above 0, got {getattr(config, name)}")

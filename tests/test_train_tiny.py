@@ -210,6 +210,7 @@ def test_wilson_intervals_hold_the_share() -> None:
     ("field", "value", "message"),
     [
         ("model", "gpt", "model must be one of llada, llada_moe, got 'gpt'"),
+        ("model", "llada_moe", "model=llada_moe needs a network with experts"),
         ("hidden", 190, "hidden must be a multiple of twice heads, got 190 and 6"),
         ("max_steps", 0, "max_steps must be at least 1 or null, got 0"),
         ("full", 1.0, r"full must lie in \[0, 1\), got 1.0"),

@@ -15,6 +15,8 @@ from typing import Any
 SPLITS = ("train", "validation", "test")
 TEST_PERCENT = 8
 VALIDATION_PERCENT = 4
+#: So many draws in a row that bring nothing new mean that there is nothing new.
+PATIENCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def instances(
     ValueError when a kind has too few distinct questions in this split.
     """
     seen: set[str] = set()
-    given = index = 0
+    given = index = repeats = 0
     while limit is None or given < limit:
         kind = kinds[given % len(kinds)]
         instance = draw_from(draw, kind, split, generator(name, split, seed, index))
@@ -75,7 +77,7 @@ def instances(
         if limit is None or instance.prompt not in seen:
             if limit is not None:
                 seen.add(instance.prompt)
-            given += 1
+            given, repeats = given + 1, 0
             yield instance
-        elif index > 100 * (given + 100):
+        elif (repeats := repeats + 1) > PATIENCE:
             raise ValueError(f"size asks for more {name}/{kind} instances than the {split} split holds, got {limit}")

@@ -36,7 +36,7 @@ end-of-sequence tokens up to the end of their canvas.
 ## Scores on the test split
 {size} questions of `task=builtin task.size={size}`, an equal share of each task. Greedy, float32, block length 32, early stop.
 Every cell holds the accuracy in percent with its 95 % Wilson interval, and the forwards of an answer after the @.
-{stopped:.1%} of answers decoded one token a step without a cache ended by an end-of-sequence token.
+With {first} and no cache, {stopped:.1%} of answers ended by an end-of-sequence token.
 
 {tables}
 
@@ -67,6 +67,7 @@ def write_card(
         "minutes": last["seconds"] / 60,
         "random": 1 - config["blockwise"],
         "size": whole.samples,
+        "first": next(iter(scores)),
         "stopped": whole.stopped,
         "tables": tables(scores),
         "longest": longest,

@@ -1,25 +1,23 @@
-"""What a tiny model scores: a task decoded with the library's own loop, and the numbers that its card shows."""
+"""What a tiny model scores: a task decoded with the library's own engine, and the numbers that its card shows."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from transformers import PreTrainedTokenizerFast
 
-from dinfer.loop import Decoder
-from dinfer.models.backbone import Backbone
-from dinfer.types import Recipe, Request
+from dinfer.engine import Engine
+from dinfer.types import DiffusionModel, Recipe, Request
 from evals.builtin.base import BuiltinTask
 from evals.task import Answer, Sample
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One answer: right or not, whether it ended by EOS, and the steps of its row."""
+    """One answer: right or not, whether it ended by EOS, and the forwards of its row."""
 
     task: str
     kind: str
@@ -68,39 +66,25 @@ def by_task(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return dict(parts)
 
 
-def requests(
-    samples: Sequence[Sample], tokenizer: PreTrainedTokenizerFast, max_tokens: int
-) -> Iterator[tuple[Sample, Request]]:
-    """Each sample with its chat prompt in ids."""
-    for sample in samples:
-        chat = [{"role": message.role, "content": message.content} for message in sample.messages]
-        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        yield sample, Request(sample.id, tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), max_tokens)
+def request(sample: Sample, tokenizer: PreTrainedTokenizerFast, max_tokens: int) -> Request:
+    """The sample's chat prompt in ids."""
+    chat = [{"role": message.role, "content": message.content} for message in sample.messages]
+    text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    return Request(sample.id, tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), max_tokens)
 
 
 def evaluate(
-    model: Backbone, tokenizer: PreTrainedTokenizerFast, task: BuiltinTask, recipe: Recipe, batch_size: int = 16
+    model: DiffusionModel, tokenizer: PreTrainedTokenizerFast, task: BuiltinTask, recipe: Recipe, batch_size: int = 16
 ) -> list[Outcome]:
-    """Decode and judge every sample of `task`; batches hold prompts of similar length."""
-    pairs = sorted(requests(task.samples(), tokenizer, task.max_tokens), key=lambda pair: len(pair[1].prompt))
+    """Decode and judge every sample of `task`, in the order in which answers were finished."""
+    samples = {sample.id: sample for sample in task.samples()}
+    asked = [request(sample, tokenizer, task.max_tokens) for sample in samples.values()]
     outcomes = []
-    for first in range(0, len(pairs), batch_size):
-        batch = pairs[first : first + batch_size]
-        decoder = Decoder(model, [request for _, request in batch], recipe, torch.device("cpu"), lockstep=False)
-        for done in decoder.run():
-            sample = batch[done.row][0]
-            ids, stopped = _cut(done.tokens, model.spec.eos_ids)
-            text = str(tokenizer.decode(ids, skip_special_tokens=True))
-            answer = Answer(text, "eos" if stopped else "length", model.spec.mask_id in ids)
-            value = task.score(sample, answer).value
-            names = sample.reference["task"], sample.reference["kind"]
-            outcomes.append(Outcome(*names, value, stopped, done.trace.steps, text))
+    for result in Engine(model, batch_size=batch_size, lockstep=False).generate(asked, recipe):
+        sample = samples[result.id]
+        text = str(tokenizer.decode(list(result.tokens), skip_special_tokens=True))
+        answer = Answer(text, result.finish, model.spec.mask_id in result.tokens)
+        names = sample.reference["task"], sample.reference["kind"]
+        value = task.score(sample, answer).value
+        outcomes.append(Outcome(*names, value, result.finish == "eos", result.trace.forwards, text))
     return outcomes
-
-
-def _cut(tokens: Sequence[int], ends: Sequence[int]) -> tuple[list[int], bool]:
-    """Tokens before the first end-of-sequence id, and whether there was one."""
-    for place, token in enumerate(tokens):
-        if token in ends:
-            return list(tokens[:place]), True
-    return list(tokens), False

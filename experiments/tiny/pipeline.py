@@ -68,8 +68,6 @@ def load_tokenizer(folder: Path, config: Mapping[str, Any]) -> PreTrainedTokeniz
 
 def describe(config: Mapping[str, Any], tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     """`config.json` of the model, in the fields of public LLaDA checkpoints."""
-    if config["model"] != "llada":
-        raise ValueError(f"model={config['model']} is not supported by this version's network; got no layer with experts")
     return {
         "architectures": ["LLaDAModelLM"],
         "model_type": "llada",
