@@ -26,16 +26,15 @@ class Style:
     is_chat: bool = True
 
 
-#: `official`: the checker's own chat prompt; `official_strict`: with the sentence its earlier releases end the system
-#: turn with; `opencompass`, `dinfer`, `llada_instruct`, `dream_instruct`: the question alone, as OpenCompass asks;
-#: `plain`: that question as plain text for base models.
+#: `official`: the checker's own chat prompt; `official_strict`: its system turn with one more sentence, as its earlier
+#: versions and OpenCompass's copy have it. `opencompass`, `llada_instruct`: the question without a system turn, as
+#: OpenCompass asks. `plain`: that question as plain text, for base models. Neither lm-eval nor the published
+#: evaluations of Dream and dInfer have a prompt of their own for this benchmark.
 STYLES: Mapping[str, Style] = {
     "official": Style(_SYSTEM),
     "official_strict": Style(f"{_SYSTEM} You will NOT return anything except for the program."),
     "opencompass": Style(None),
-    "dinfer": Style(None),
     "llada_instruct": Style(None),
-    "dream_instruct": Style(None),
     "plain": Style(None, is_chat=False),
 }
 

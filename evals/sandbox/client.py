@@ -18,7 +18,6 @@ from typing import Any
 
 from evals.sandbox import channels
 
-
 #: Set to UNSAFE_VALUE, this allows programs to run although a protection is missing on this machine.
 UNSAFE_VARIABLE = "EVALS_SANDBOX"
 UNSAFE_VALUE = "run-model-code-without-isolation"
