@@ -21,14 +21,10 @@ from experiments.tiny.evaluate import wilson
 from experiments.tiny.loop import Run, Settings, initialise, train
 from experiments.tiny.network import scored_states
 from experiments.tiny.optim import Muon, orthogonalise
-from experiments.train_tiny import TrainSchema, check
+from experiments.train_tiny import NetworkSchema, TrainSchema, check
 
 CONFIG: dict[str, Any] = {
-    "model": "llada",
-    "hidden": 32,
-    "layers": 2,
-    "heads": 2,
-    "ffn": 48,
+    "model": {"name": "llada", "hidden": 32, "layers": 2, "heads": 2, "ffn": 48, "experts": 0, "experts_per_token": 0},
     "vocab": 1280,
     "smoke": True,
 }
@@ -209,9 +205,6 @@ def test_wilson_intervals_hold_the_share() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("model", "gpt", "model must be one of llada, llada_moe, got 'gpt'"),
-        ("model", "llada_moe", "model=llada_moe needs a network with experts"),
-        ("hidden", 190, "hidden must be a multiple of twice heads, got 190 and 6"),
         ("max_steps", 0, "max_steps must be at least 1 or null, got 0"),
         ("full", 1.0, r"full must lie in \[0, 1\), got 1.0"),
         ("threads", 0, "threads must be above 0, got 0"),
@@ -222,6 +215,13 @@ def test_configuration_errors_name_the_field(field: str, value: object, message:
     setattr(config, field, value)
     with pytest.raises(ValueError, match=message):
         check(config)
+
+
+def test_networks_that_cannot_be_trained_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"model.experts must be 0, .* use model=llada"):
+        check(TrainSchema(model=NetworkSchema(experts=8)))
+    with pytest.raises(ValueError, match=r"model.hidden must be a multiple of twice heads, got 190 and 6"):
+        check(TrainSchema(model=NetworkSchema(hidden=190)))
 
 
 def test_smoke_does_all_of_it(tmp_path: Path) -> None:

@@ -16,16 +16,16 @@ A masked-diffusion language model in the architecture of LLaDA (arXiv:2502.09992
 tasks of `evals.builtin`. It exists so that decoding methods can be tried on a CPU and give answers that depend on them.
 
 ## Network
-{layers} layers, width {d_model}, {n_heads} heads, feed-forward {mlp_hidden_size} (SwiGLU), RMS norm, normalised queries and
-keys, rotary positions, tied embeddings, vocabulary {vocab_size}; no causal mask.
+{n_layers} layers, width {d_model}, {n_heads} heads, feed-forward {mlp_hidden_size} (SwiGLU), RMS norm, normalised queries
+and keys, rotary positions, tied embeddings, vocabulary {vocab_size}; no causal mask.
 
 ## Data
-{tasks} drawn on the fly from the training split. An instance belongs to the split that a hash of its content names, so no
-question of the test or validation split can occur in training, under whatever names its people or variables have.
+Word problems, functions, output prediction, instructions and list operations, drawn on the fly from the training split. An
+instance belongs to the split that a hash of its content names, so no question of the test or validation split can occur in
+training, under whatever names its people or variables have.
 
 ## Training
-Seed {seed}, {steps} steps, {tokens:.1f}M tokens (prompts and padding counted), {minutes:.0f} minutes on {threads} processor
-thread(s).
+Seed {seed}, {steps} steps, {tokens:.1f}M tokens (prompts and padding counted), {minutes:.0f} minutes on {threads} thread(s).
 First rows of random tokens to copy or reverse; then the tasks, at a constant rate up to {constant_share:.0%} of the schedule,
 then linearly to zero. Muon for the matrices, AdamW for embeddings and norms; {tokens_per_batch} tokens a batch.
 Only answers are masked. {random:.0%} of rows follow LLaDA (a ratio t, uniform, and every answer token masked with
@@ -60,8 +60,6 @@ def write_card(
     facts = {
         **config,
         **described,
-        "layers": described["n_layers"],
-        "tasks": "Word problems, functions, output prediction, instructions and list operations,",
         "steps": int(last["step"]),
         "tokens": last["tokens"] / 1e6,
         "minutes": last["seconds"] / 60,

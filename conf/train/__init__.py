@@ -1,0 +1,1 @@
+"""Configuration of the training of the tiny model."""
