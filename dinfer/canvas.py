@@ -23,6 +23,7 @@ class Canvas:
     `[start, stop)` is the block being decoded and `previous` the start of the one before; `step` counts a row's steps
     within its block, `age` all its steps, `round` its cache rounds (a refresh and the window step after it are one);
     `fresh` says that its last step was a refresh; `live` that it is not finished; `seed` drives its noise.
+    `positions` [L + 1] counts columns and `generated` [B, L] marks those between `prompt` and `end`.
     """
 
     tokens: Tensor
@@ -38,6 +39,7 @@ class Canvas:
     live: Tensor
     seed: Tensor
     positions: Tensor
+    generated: Tensor
     mask_id: int
     uniform: bool
 
@@ -45,8 +47,8 @@ class Canvas:
     def build(cls, requests: Sequence[Request], spec: ModelSpec, device: torch.device | str) -> Canvas:
         """All generated columns masked; no block open yet. ValueError when a row exceeds the model's length."""
         ends = [len(r.prompt) + r.max_tokens for r in requests]
-        for request, end in zip(requests, ends, strict=True):
-            if end > spec.max_length:
+        for request, length in zip(requests, ends, strict=True):
+            if length > spec.max_length:
                 raise ValueError(
                     f"prompt and max_tokens must fit the model's {spec.max_length} positions, got "
                     f"{len(request.prompt)} + {request.max_tokens} (request {request.id!r})"
@@ -59,12 +61,14 @@ class Canvas:
         def column(values: Sequence[int]) -> Tensor:
             return torch.tensor(values, dtype=torch.long, device=device)
 
-        prompt = column([len(r.prompt) for r in requests])
+        prompt, end = column([len(r.prompt) for r in requests]), column(ends)
+        positions = torch.arange(columns + 1, device=device)
+        generated = (positions[:-1] >= prompt[:, None]) & (positions[:-1] < end[:, None])
         zero = torch.zeros_like(prompt)
         return cls(
             tokens=tokens.to(device),
             prompt=prompt,
-            end=column(ends),
+            end=end,
             start=prompt.clone(),
             stop=prompt.clone(),
             previous=prompt.clone(),
@@ -74,7 +78,8 @@ class Canvas:
             fresh=zero.bool(),
             live=torch.ones_like(zero, dtype=torch.bool),
             seed=column([r.seed for r in requests]),
-            positions=torch.arange(columns + 1, device=device),
+            positions=positions,
+            generated=generated,
             mask_id=spec.mask_id,
             uniform=len(set(ends)) == 1,
         )
@@ -99,14 +104,14 @@ class Canvas:
 
     def masked(self) -> Tensor:
         """[B, L] bool: generated columns that hold the mask token (a mask id inside a prompt is text)."""
-        return (self.tokens[:, :-1] == self.mask_id) & self.between(self.prompt, self.end)
+        return (self.tokens[:, :-1] == self.mask_id) & self.generated
 
     def holds(self, ids: Sequence[int]) -> Tensor:
         """[B] bool: a generated column of the current block holds one of `ids`."""
         found = torch.zeros_like(self.tokens[:, :-1], dtype=torch.bool)
         for token in ids:
             found |= self.tokens[:, :-1] == token
-        return (found & self.between(torch.maximum(self.start, self.prompt), self.stop)).any(1)
+        return (found & self.generated & self.block()).any(1)
 
     def commit(self, columns: Tensor, tokens: Tensor, accept: Tensor) -> None:
         """Write `tokens` [B, K] at `columns` where `accept`; refused ones fall into the spare column."""

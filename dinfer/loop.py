@@ -31,12 +31,24 @@ class Finished:
 
 @dataclass(slots=True)
 class _Widths:
-    """What the host must know to run the next steps: how many, and how wide. `queried` 0: nothing is left to do."""
+    """What the host must know to run the next steps: how many, and how wide; `live` per row, `idle`: a live row has no block."""
 
+    idle: bool
     steps: int
     queried: int
     undecided: int
     observed: int
+    live: list[int]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One step: `masked` [B, L] columns, rows that are `moving` [B], columns to `query` [B, L], rows that `refresh` [B]."""
+
+    masked: Tensor
+    moving: Tensor
+    query: Tensor
+    refresh: Tensor
 
 
 class Decoder:
@@ -53,68 +65,73 @@ class Decoder:
         self.cache = self.model.new_cache(self.canvas)
         self.shown = recipe.iteration.begin(self.canvas, self.model)
         self.chosen = recipe.decoding.begin(self.canvas, self.spec)
-        self.tally = Tally.start(self.canvas)
+        self.tally = Tally(self.canvas.end)
 
     @torch.inference_mode()
     def run(self, sync_every: int = 1) -> Iterator[Finished]:
         """Decode to the end, yielding rows as they finish. The host waits once per `sync_every` steps at most."""
         open_rows = list(range(self.canvas.rows))
         while open_rows:
-            self.recipe.iteration.advance(self.canvas, self.spec, self.lockstep)
-            widths, live = self._measure(sync_every)
-            for row in [r for r in open_rows if not live[r]]:
+            turn, widths = self._measure(sync_every)
+            if widths.idle:
+                self.recipe.iteration.advance(self.canvas, self.spec, self.lockstep)
+                turn, widths = self._measure(sync_every)
+            for row in [r for r in open_rows if not widths.live[r]]:
                 open_rows.remove(row)
                 yield self._finished(row)
-            for _ in range(widths.steps if open_rows else 0):
-                self._step(widths)
+            for i in range(widths.steps if open_rows else 0):
+                self._step(turn if i == 0 else self._turn(self.canvas), widths)
 
     def _finished(self, row: int) -> Finished:
         first, last = self.canvas.prompt[row], self.canvas.end[row]
         tokens = self.canvas.tokens[row, first:last].tolist()
         return Finished(row, tuple(tokens), self.tally.trace(row), self.tally.forwards)
 
-    def _measure(self, most: int) -> tuple[_Widths, list[bool]]:
+    def _measure(self, most: int) -> tuple[_Turn, _Widths]:
         """Look `most` steps ahead and hold on as long as the width stays the same, so that results cannot depend on it."""
-        ahead, masked = self.canvas.copy(), self.canvas.masked()
-        moving = self.recipe.iteration.moving(self.canvas, self.spec)
-        undecided = (masked & self.canvas.block() & moving[:, None]).sum(1).amax()
+        first = turn = self._turn(self.canvas)
+        ahead = self.canvas.copy() if most > 1 else self.canvas
+        undecided = (first.masked & self.canvas.block() & first.moving[:, None]).sum(1).amax()
         queried, observed = [], []
-        for _ in range(most):
-            query, refresh = self._plan(ahead, moving)
-            queried.append(query.sum(1).amax())
-            observed.append((query & masked).sum(1).amax())
-            ahead.tick(moving, refresh)
-        numbers = torch.stack([undecided, *queried, *observed])
-        undecided, *rest = torch.cat((numbers, self.canvas.live.long())).tolist()
+        for i in range(most):
+            if i:
+                ahead.tick(turn.moving, turn.refresh)
+                turn = self._plan(ahead, first.masked, first.moving)
+            queried.append(turn.query.sum(1).amax())
+            observed.append((turn.query & turn.masked).sum(1).amax())
+        idle = (self.canvas.live & ~first.moving).sum()
+        numbers = torch.stack([idle, undecided, *queried, *observed])
+        idle, undecided, *rest = torch.cat((numbers, self.canvas.live.long())).tolist()
         wide, seen, live = rest[:most], rest[most : 2 * most], rest[2 * most :]
         hold = next((i for i, w in enumerate(wide) if w != wide[0]), most)
-        return _Widths(hold, wide[0], undecided, max(seen[:hold])), [bool(flag) for flag in live]
+        return first, _Widths(bool(idle), hold, wide[0], undecided, max(seen[:hold]), live)
 
-    def _plan(self, canvas: Canvas, moving: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, L] bool columns to recompute and [B] bool rows that refresh, of the moving rows only."""
+    def _turn(self, canvas: Canvas) -> _Turn:
+        """What is to be done now."""
+        masked = canvas.masked()
+        return self._plan(canvas, masked, self.recipe.iteration.moving(canvas, self.spec))
+
+    def _plan(self, canvas: Canvas, masked: Tensor, moving: Tensor) -> _Turn:
         plan = self.recipe.cache.plan(canvas, self.spec)
         columns = plan.columns | canvas.block()
         if self.spec.shift:
             columns = columns | canvas.between(canvas.start - self.spec.shift, canvas.stop)
-        return columns & moving[:, None], plan.refresh & moving
+        return _Turn(masked, moving, columns & moving[:, None], plan.refresh & moving)
 
-    def _step(self, widths: _Widths) -> None:
+    def _step(self, turn: _Turn, widths: _Widths) -> None:
         canvas, iteration = self.canvas, self.recipe.iteration
-        moving = iteration.moving(canvas, self.spec)
-        query, refresh = self._plan(canvas, moving)
-        slots, rank = compact(query, widths.queried)
+        slots, rank = compact(turn.query, widths.queried)
         x = iteration.inputs(self.shown, self.model, canvas.tokens.gather(1, slots), slots)
         visible = visible_keys(slots, canvas.end, canvas.columns, self.spec.block, canvas.uniform)
-        eligible = canvas.masked() & canvas.block() & moving[:, None]
-        columns, _ = compact(eligible, widths.undecided)
+        columns, _ = compact(turn.masked & canvas.block() & turn.moving[:, None], widths.undecided)
         want = self._places(rank, columns)
         hidden = self.model(x, slots, self.cache, visible, None if iteration.observes else want)
         wanted = torch.take_along_dim(hidden, want[..., None], dim=1) if iteration.observes else hidden
         accepted = self._choose(wanted, columns)
         if iteration.observes:
-            self._observe(hidden, query, rank, widths.observed)
-        self.tally.count(query, moving, refresh, accepted, canvas)
-        canvas.tick(moving, refresh)
+            self._observe(hidden, turn.query, rank, widths.observed)
+        self.tally.count(turn.moving, turn.refresh, turn.query.sum(1), accepted)
+        canvas.tick(turn.moving, turn.refresh)
 
     def _places(self, rank: Tensor, columns: Tensor) -> Tensor:
         """Where in the queried columns the logits of `columns` [B, K] are found (padding: anywhere)."""

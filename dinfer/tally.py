@@ -1,4 +1,4 @@
-"""What was done, counted row by row on the device and read by the host when a row is finished."""
+"""What was done, noted on the device at every step and read by the host when a row is finished."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from dinfer.canvas import Canvas
 from dinfer.types import Trace
 
 
 @dataclass(slots=True)
 class Tally:
-    """`kinds` [B, 3] counts full, refresh and window forwards; `queried` [B] columns; `taken` holds [B] per step (-1: idle)."""
+    """Per step the rows that moved, those that refreshed, columns queried and tokens taken, each [B]; `end` [B] is full width."""
 
-    kinds: Tensor
-    queried: Tensor
-    taken: list[Tensor] = field(default_factory=list)
-
-    @classmethod
-    def start(cls, canvas: Canvas) -> Tally:
-        zero = torch.zeros_like(canvas.step)
-        return cls(kinds=torch.stack((zero, zero, zero), 1), queried=zero.clone())
+    end: Tensor
+    steps: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
+    _read: list[list[list[int]]] = field(default_factory=list)
 
     @property
     def forwards(self) -> int:
         """Model calls of the batch so far."""
-        return len(self.taken)
+        return len(self.steps)
 
-    def count(self, query: Tensor, moving: Tensor, refresh: Tensor, taken: Tensor, canvas: Canvas) -> None:
-        """One step: columns queried [B, L], rows that moved, rows that refreshed, tokens taken [B]."""
-        columns = query.sum(1)
-        full = (columns == canvas.end) & ~refresh
-        self.kinds += torch.stack((full & moving, refresh & moving, ~full & ~refresh & moving), 1)
-        self.queried += columns
-        self.taken.append(torch.where(moving, taken, -1))
+    def count(self, moving: Tensor, refresh: Tensor, queried: Tensor, taken: Tensor) -> None:
+        """Note one step; nothing is computed yet."""
+        self.steps.append((moving, refresh, queried, taken))
 
     def trace(self, row: int) -> Trace:
         """The counts of one row; waits for the device."""
-        taken = torch.stack([t[row] for t in self.taken]).tolist() if self.taken else []
-        full, refresh, window = self.kinds[row].tolist()
-        return Trace(tuple(n for n in taken if n >= 0), int(self.queried[row]), full, refresh, window)
+        new = self.steps[len(self._read) :]
+        if new:
+            self._read += torch.stack([torch.stack([part.long() for part in step], 1) for step in new]).tolist()
+        width = int(self.end[row])
+        mine = [step[row] for step in self._read if step[row][0]]
+        refresh = sum(refreshed for _, refreshed, _, _ in mine)
+        full = sum(not refreshed and queried == width for _, refreshed, queried, _ in mine)
+        return Trace(
+            committed=tuple(taken for *_, taken in mine),
+            queried=sum(queried for _, _, queried, _ in mine),
+            full=full,
+            refresh=refresh,
+            window=len(mine) - full - refresh,
+        )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dinfer.canvas import Canvas
-from dinfer.decoding.view import BlockView, Choice, Sampled, log_odds
+from dinfer.decoding.view import BlockView, Choice, Sampled, favourite, log_odds
 from dinfer.types import DecodingStrategy, ModelSpec
 
 
@@ -49,24 +49,24 @@ class Credit(Sampled):
 
     def select(self, view: BlockView, memo: Any) -> Choice:
         self.forbid(view)
-        favourite = view.logits.argmax(-1)
-        gain = torch.sigmoid(log_odds(view.logits, view.mask_logit, favourite)) ** self.gamma
-        tokens, credit = self._remember(view, memo, favourite, gain.masked_fill(~view.eligible, 0.0))
+        liked = favourite(view.logits)
+        gain = torch.sigmoid(log_odds(view.logits, view.mask_logit, liked)) ** self.gamma
+        tokens, credit = self._remember(view, memo, liked, gain.masked_fill(~view.eligible, 0.0))
         bonus = self.alpha * torch.log1p(credit)
         view.logits.scatter_add_(-1, tokens.clamp_min(0), bonus.masked_fill(tokens < 0, 0.0).to(view.logits.dtype))
         return self.inner.select(view, memo["inner"])
 
-    def _remember(self, view: BlockView, memo: Any, favourite: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    def _remember(self, view: BlockView, memo: Any, liked: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
         """Decay, add `gain` to each column's favourite, store; the columns' tokens and credit, [B, K, S]."""
         self._make_room(view, memo)
         at = view.columns[..., None].expand(*view.columns.shape, memo["tokens"].shape[-1])
         tokens, credit = memo["tokens"].gather(1, at), memo["credit"].gather(1, at)
         opening = (view.step == 0)[:, None, None]
         tokens, credit = tokens.masked_fill(opening, -1), credit.masked_fill(opening, 0.0) * self.beta
-        known = tokens == favourite[..., None]
+        known = tokens == liked[..., None]
         free = (tokens < 0) & ((tokens < 0).cumsum(-1) == 1)
         slot = torch.where(known.any(-1, keepdim=True), known, free)
-        tokens = torch.where(slot, favourite[..., None], tokens)
+        tokens = torch.where(slot, liked[..., None], tokens)
         credit = credit + slot * gain[..., None]
         memo["tokens"].scatter_(1, at, tokens)
         memo["credit"].scatter_(1, at, credit)

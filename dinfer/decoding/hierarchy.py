@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dinfer.decoding.view import BlockView, Choice, Sampled
+from dinfer.decoding.view import BlockView, Choice, Sampled, ranking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,8 @@ class Hierarchy(Sampled):
         starts = torch.ones_like(view.eligible)
         starts[:, 1:] = view.columns[:, 1:] != view.columns[:, :-1] + 1
         run = starts.cumsum(-1) - 1
-        best = torch.full_like(confidence, -torch.inf).scatter_reduce_(-1, run, guess.log_odds, "amax")
-        accept = (guess.log_odds == best.gather(-1, run)) & (confidence > self.low_threshold)
-        accept |= confidence > bar
-        leftmost = guess.log_odds.argmax(-1, keepdim=True)
-        accept = accept.scatter(-1, leftmost, torch.ones_like(leftmost, dtype=torch.bool))
+        rank = ranking(guess.log_odds)
+        best = torch.full_like(rank, rank.shape[-1]).scatter_reduce_(-1, run, rank, "amin")
+        accept = (rank == best.gather(-1, run)) & (confidence > self.low_threshold)
+        accept |= (confidence > bar) | (rank == 0)
         return Choice(guess.tokens, accept & view.eligible)
