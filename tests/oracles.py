@@ -123,7 +123,7 @@ def check(folder: Path) -> tuple[int, int, list[str]]:
     for name, gap in gaps.items():
         if not gap <= 1e-5:
             problems.append(f"{folder.name}/{name}: relative difference {gap:.2g}")
-    exact = load_model(folder, dtype="float64")
+    exact = load_model(folder, dtype="float64", exact="float32")
     for trace in traces:
         why = replay(exact, trace)
         if why:
