@@ -193,5 +193,5 @@ class Recipe:
     guidance: float = field(default=0.0)
 
     def __post_init__(self) -> None:
-        if self.guidance < 0:
+        if not self.guidance >= 0:
             raise ValueError(f"guidance must be at least 0, got {self.guidance}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,8 +39,8 @@ class Smooth(Blockwise):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("weight", "weight_init", "weight_growth", "threshold_decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
 
     def begin(self, canvas: Canvas, model: DiffusionModel) -> Any:
         """The weighted belief of every column, [B, L + 1, D], nothing at first; and the mask's id."""
