@@ -17,7 +17,14 @@ from evals import values, verdicts
 from evals.code import defines, extract
 from evals.data import HubSource, Rows, load_rows
 from evals.livecodebench_styles import STYLES, question
-from evals.livecodebench_tests import Case, arguments, difference_of_output, difference_of_values, read_cases
+from evals.livecodebench_tests import (
+    Case,
+    arguments,
+    difference_of_output,
+    difference_of_values,
+    printing,
+    read_cases,
+)
 from evals.sandbox import RunResult, run_program
 from evals.task import Answer, Message, Sample, Score
 
@@ -136,15 +143,15 @@ class LiveCodeBench:
         )
 
     def reference_answer(self, sample: Sample) -> str | None:
-        """None: the data has no solutions."""
-        return None
+        """A program that knows the tests by heart; the data has no solutions, so this is what its outputs can tell."""
+        return f"```python\n{printing(self._cases(sample.reference), sample.reference['method'])}```\n"
 
     def _judge(self, row: Mapping[str, Any], answer: Answer) -> Score:
         method = row["method"]
         program = extract(answer.text, entry="Solution" if method else None)
         if program is None:
             return verdicts.without_program(answer, "Python code")
-        cases = read_cases(row["public"]) + (read_cases(row["private"]) if row["private"] is not None else [])
+        cases = self._cases(row)
         for number, case in enumerate(cases, start=1):
             result, differs = self._run(program, case, method)
             if differs is None:
@@ -153,6 +160,9 @@ class LiveCodeBench:
             outcome = "wrong" if failed is None or failed.outcome == "right" else failed.outcome
             return Score(0.0, outcome, program, f"test {number} of {len(cases)}: {differs}")
         return Score(1.0, "right", program, f"all {len(cases)} tests passed")
+
+    def _cases(self, row: Mapping[str, Any]) -> list[Case]:
+        return read_cases(row["public"]) + (read_cases(row["private"]) if row["private"] is not None else [])
 
     def _run(self, program: str, case: Case, method: str | None) -> tuple[RunResult, str | None]:
         """How one test ended; None, or what was wrong."""

@@ -71,6 +71,18 @@ def arguments(case: Case) -> list[Any]:
     return [json.loads(line) for line in case.given.split("\n")]
 
 
+def printing(cases: list[Case], method: str | None) -> str:
+    """A program that knows the tests by heart: what it prints or returns for each is what is expected."""
+    if method is None:
+        table = {case.given: case.expected for case in cases}
+        return f"import json\nimport sys\n\nknown = json.loads({json.dumps(table)!r})\nprint(known[sys.stdin.read()])\n"
+    table = {json.dumps(arguments(case)): json.loads(case.expected) for case in cases}
+    return (
+        f"import json\n\n\nclass Solution:\n    known = json.loads({json.dumps(table)!r})\n\n"
+        f"    def {method}(self, *arguments):\n        return self.known[json.dumps(list(arguments))]\n"
+    )
+
+
 def difference_of_values(got: Any, expected: str) -> str | None:
     """None when a returned value is the expected one, else what differs. A tuple may stand for a list, at the top."""
     wanted = json.loads(expected)

@@ -4,6 +4,7 @@ It does not judge answers: a verdict on a benchmark is the task's. Linux only in
 confine.py for the layers, drive.py for why a program cannot fake its end and what risk remains.
 """
 
-from evals.sandbox.client import Limits, RunResult, Sandbox, SandboxError, layers, run_program
+from evals.sandbox.client import Sandbox, layers, run_program
+from evals.sandbox.result import Limits, RunResult, SandboxError
 
 __all__ = ["Limits", "RunResult", "Sandbox", "SandboxError", "layers", "run_program"]

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import struct
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +48,7 @@ class Channels:
         self.stdout, self._stdout = os.pipe()
         self.stderr, self._stderr = os.pipe()
         self.notes, self._tell = os.pipe()
+        self._end, self.end = os.pipe()
         self._gates = {READY: _gate(), DONE: _gate()}
 
     def _theirs(self) -> tuple[int, ...]:
@@ -62,12 +62,23 @@ class Channels:
             os.dup2(descriptor, number)
         os.closerange(len(aside), 4096)
 
+    def become_bystander(self) -> None:
+        """In a process that is neither: only the descriptor `end`."""
+        kept = os.dup2(self.end, 0)
+        os.closerange(1, 4096)
+        self.end = kept
+
     def become_supervisor(self) -> None:
         """In the supervisor: only our ends, and no read that waits."""
-        for descriptor in self._theirs():
+        for descriptor in (*self._theirs(), self.end):
             os.close(descriptor)
         for descriptor in (self.stdout, self.stderr, self.notes):
             os.set_blocking(descriptor, False)
+
+    def ended(self) -> int | None:
+        """In the supervisor, when all is over: the program's status as its parent learnt it; None without one."""
+        told = os.read(self._end, 4)
+        return int.from_bytes(told, "little") if len(told) == 4 else None
 
     def open_gate(self, number: int) -> None:
         """In the supervisor: let the program pass."""
@@ -92,6 +103,8 @@ def _as_file(text: str | None) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("stdin")
     else:
+        import tempfile
+
         descriptor, path = tempfile.mkstemp()
         os.unlink(path)
     with os.fdopen(os.dup(descriptor), "wb") as file:

@@ -13,10 +13,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from evals.sandbox import channels
+from evals.sandbox.result import Limits, RunResult, SandboxError
 
 #: Set to UNSAFE_VALUE, this allows programs to run although a protection is missing on this machine.
 UNSAFE_VARIABLE = "EVALS_SANDBOX"
@@ -35,68 +36,6 @@ serve(descriptor, frozenset(filter(None, without.split(","))))
 """
 
 
-class SandboxError(RuntimeError):
-    """Programs cannot be run here as asked; the message says what is missing and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one program may use.
-
-    Args:
-        wall_s: seconds from start to end.
-        cpu_s: seconds of processor time, all processes together.
-        memory_mb: megabytes beyond what the interpreter itself takes, all processes together.
-        output_bytes: bytes on standard output, and as many on standard error.
-        file_bytes: size of one file; all files together may take four times that.
-        processes: processes and threads at a time.
-        open_files: open descriptors at a time, per process.
-
-    Raises:
-        ValueError: a limit is not positive.
-    """
-
-    wall_s: float = 10.0
-    cpu_s: float = 10.0
-    memory_mb: int = 1024
-    output_bytes: int = 1 << 20
-    file_bytes: int = 16 << 20
-    processes: int = 32
-    open_files: int = 64
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not value > 0:
-                raise ValueError(f"Limits.{name} must be positive, got {value!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How one program ended.
-
-    Args:
-        passed: it ran to its last statement and then ended by itself.
-        reason: `ok`; `error` (an exception, assertions included); `exit` (it left before its last statement, or with
-            a code other than 0 after it); `timeout`, `memory`, `output`, `processes` (a limit); `killed` (a signal);
-            `forged` (it claimed an end it had not reached).
-        seconds: wall time.
-        stdout: what it wrote, cut at the limit.
-        stderr: likewise.
-        explanation: one line: which statement failed, with which values, or which limit was hit.
-        code: exit code, negative for a signal; None when it was ended from outside.
-        exception: name of the exception that ended it, by its own account.
-    """
-
-    passed: bool
-    reason: str
-    seconds: float
-    stdout: str
-    stderr: str
-    explanation: str = ""
-    code: int | None = None
-    exception: str = ""
-
-
 class Sandbox:
     """A fork server and the way to it. Most callers want the module's `run_program`.
 
@@ -111,7 +50,6 @@ class Sandbox:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
-        self._owner = 0
 
     def run(
         self,
@@ -171,11 +109,8 @@ class Sandbox:
             return channels.receive(ours)
 
     def _connected(self) -> socket.socket:
-        """The way to this process's fork server; one inherited from a parent process is left alone."""
-        if self._control is None or self._owner != os.getpid():
-            if self._control is not None:
-                self._control.close()
-            self._control, self._server, self._owner = *self._start(), os.getpid()
+        if self._control is None:
+            self._control, self._server = self._start()
         return self._control
 
     def _start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -212,13 +147,20 @@ class Sandbox:
         control, server, self._control, self._server = self._control, self._server, None, None
         if control is not None:
             control.close()
-        if server is not None and self._owner == os.getpid():
+        if server is not None:
             try:
                 server.wait(5)
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
         return server
+
+    def forget(self) -> None:
+        """In a forked child: leave the parent's fork server, and its lock, alone."""
+        self._lock = threading.Lock()
+        if self._control is not None:
+            self._control.close()
+        self._control = self._server = None
 
     def close(self) -> None:
         """End the fork server of this process, if there is one."""
@@ -230,6 +172,8 @@ class Sandbox:
 
 _shared = Sandbox()
 atexit.register(_shared.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.forget)
 
 
 def run_program(

@@ -58,6 +58,7 @@ def confine(
     can look into a process that forbids it, so that this one may.
     """
     status = dict(inherited)
+    mapped = _mapped()
     own_root = status["mount_namespace"].startswith("active")
     own_pids = status["pid_namespace"].startswith("active")
     if own_root:
@@ -65,7 +66,7 @@ def confine(
     kernel.drop_bounding_set()
     status["user"] = _change_user(folder, user, status, without)
     others = 0 if status["user"].startswith("active: a") else processes.tasks_of(os.geteuid())
-    status["limits"] = house.attempt("limits", without, lambda: _limits(limits, others))
+    status["limits"] = house.attempt("limits", without, lambda: _limits(limits, mapped, others))
     status["capabilities"] = house.attempt("capabilities", without, kernel.drop_capabilities)
     status["no_new_privileges"] = house.attempt("no_new_privileges", without, kernel.no_new_privileges)
     with contextlib.suppress(OSError):
@@ -94,11 +95,18 @@ def _own_folders(file_bytes: int, folder: str, own_pids: bool) -> None:
     os.mkdir(folder, 0o700)
 
 
-def _limits(limits: Mapping[str, Any], others: int) -> None:
+def _mapped() -> int:
+    """Bytes of address space this process has; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _limits(limits: Mapping[str, Any], mapped: int, others: int) -> None:
     """Limits of one process; memory counts from what the interpreter maps, tasks from those the user has already."""
-    with open("/proc/self/statm" if os.path.exists("/proc/self/statm") else os.devnull) as file:
-        pages = int((file.read().split() or ["0"])[0])
-    space = pages * resource.getpagesize() + int(limits["memory_mb"]) * 2**20
+    space = (mapped or 2**30) + int(limits["memory_mb"]) * 2**20
     seconds = max(1, int(limits["cpu_s"] + 0.999))
     wanted = {
         "RLIMIT_AS": (space, space),

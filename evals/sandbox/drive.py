@@ -7,13 +7,16 @@ same frame, so instruction and stack pointers agree; code of the program runs be
 write what it likes to any descriptor without ever standing there. No frame under the program has an exception handler:
 a failure unwinds everything and cannot be turned into a return.
 
-What is left: code that overwrites machine memory (for instance through numpy's array interface) can take over the
-process as a whole, and a program whose objects lie about equality passes any test written in its own process.
+What is left. Code that overwrites machine memory (for instance through numpy's array interface) can take over the
+process as a whole. And tests that call a program in its own process trust what it returns: objects that claim to equal
+anything, or a function that reaches through its caller's frame into the tests while they call it, can make tests pass
+that should not. Where values can be brought out and compared outside, values.py does so.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import fcntl
 import json
 import os
@@ -23,6 +26,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evals.sandbox import explain
+
+#: Builtins, names the tests take from the program, `sys.modules`, and of modules: name, module, attributes, a copy.
+_Before = tuple[
+    dict[str, Any],
+    frozenset[str],
+    dict[str, types.ModuleType],
+    list[tuple[str, types.ModuleType, dict[str, Any], dict[str, Any]]],
+]
 
 _SOURCE, _TESTS, _PROGRAM = "solution.py", "tests.py", "program.py"
 
@@ -40,21 +51,29 @@ def drive(request: Mapping[str, Any], tell: int, ready: int, done: int, status: 
     tests = explain.compile_program(request["tests"] or "", _TESTS, True)
     sys.addaudithook(_refuse)
     # What the tests need is on the evaluation stack while `source` runs; no frame object shows it there.
-    ours = frozenset(request["provides"])
-    exec(tests, _furnish(checks, ours, space, _snapshot(tests), exec(source, space)))  # type: ignore[func-returns-value]
+    before = _snapshot(tests, request["provides"])
+    exec(tests, _furnish(checks, space, before, type, str, exec(source, space)))  # type: ignore[func-returns-value]
     write(tell, b"done\n")
     wait(done, lock)
     _leave()
 
 
-def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    """Audit hook: no debugger (it could jump over statements), no raw memory, no rewriting of functions."""
-    if (
-        event in ("sys.settrace", "sys.setprofile", "gc.get_objects", "gc.get_referrers", "gc.get_referents")
-        or event.startswith(("ctypes.", "sys.monitoring."))
-        or (event == "object.__setattr__" and arguments[1] == "__code__")
-    ):
+def _refuse(event: str, arguments: tuple[Any, ...], own: str = __file__) -> None:
+    """Audit hook: no debugger (it could jump over statements), no raw memory, no rewriting of this file's functions."""
+    if event in ("sys.settrace", "sys.setprofile", "gc.get_objects", "gc.get_referrers", "gc.get_referents"):
         raise RuntimeError(f"{event} is not available to a confined program")
+    if event.startswith(("ctypes.", "sys.monitoring.")):
+        raise RuntimeError(f"{event} is not available to a confined program")
+    if event == "object.__setattr__" and arguments[1] in ("__code__", "__defaults__", "__kwdefaults__"):
+        code = arguments[0].__code__
+        if code.co_filename == own:
+            raise RuntimeError("this function cannot be changed")
+
+
+def _no_debugger(function: object) -> None:
+    """In place of `sys.settrace` and `sys.setprofile`: there is nothing to switch off, and no switching on."""
+    if function is not None:
+        raise RuntimeError("debuggers are not available to a confined program")
 
 
 def _fresh_main(name: str) -> dict[str, Any]:
@@ -76,6 +95,7 @@ def _prepare(tell: int) -> None:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
     sys.excepthook = explain.reporter(lambda note: _send(tell, note))
+    sys.settrace = sys.setprofile = _no_debugger
     sys.argv = ["program.py"]
     sys.path.insert(0, os.getcwd())
     os.environ.clear()
@@ -87,15 +107,16 @@ def _send(tell: int, note: Mapping[str, str]) -> None:
     _leave(1)
 
 
-def _snapshot(tests: types.CodeType) -> tuple[dict[str, Any], set[str], dict[str, tuple[types.ModuleType, dict]]]:
-    """The builtins, the names `tests` uses, and the modules among them, all as they are before the program ran."""
+def _snapshot(tests: types.CodeType, provided: list[str]) -> _Before:
+    """What the tests use, as it is before the program runs. A builtin's name means the builtin, unless provided."""
     names = _names(tests)
-    modules = {
-        key: (module, dict(vars(module)))
-        for key, module in sys.modules.items()
-        if key.split(".")[0] in names and isinstance(module, types.ModuleType)
-    }
-    return dict(vars(builtins)), names, modules
+    modules = [
+        (name, module, vars(module), dict(vars(module)))
+        for name, module in sys.modules.items()
+        if name.split(".")[0] in names and isinstance(module, types.ModuleType)
+    ]
+    originals = dict(vars(builtins))
+    return originals, frozenset(names - originals.keys() | set(provided)), sys.modules, modules
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -107,23 +128,19 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _furnish(
-    checks: dict[str, Any],
-    provided: frozenset[str],
-    space: Mapping[str, Any],
-    before: tuple[dict[str, Any], set[str], dict[str, tuple[types.ModuleType, dict]]],
-    _ran: None,
+    checks: dict[str, Any], space: dict[str, Any], before: _Before, kind: type, text: type, _ran: None
 ) -> dict[str, Any]:
     """The tests' own namespace: untouched builtins and modules, and those names of the program that the tests use.
 
-    A builtin's name means the builtin, unless the program is to provide it.
+    Uses no global name and calls nothing that the program could have replaced.
     """
-    originals, names, modules = before
-    for key, (module, attributes) in modules.items():
-        sys.modules[key] = module
-        vars(module).update(attributes)
-    known = originals.keys() - provided
-    checks.update({name: space[name] for name in names if name in space and name not in known})
-    checks.update(__builtins__=originals, __name__="tests")
+    originals, names, loaded, modules = before
+    for name, module, attributes, copy in modules:
+        loaded[name] = module
+        attributes.update(copy)
+    plain = {name: value for name, value in space.items() if kind(name) is text}
+    checks.update({name: plain[name] for name in names if name in plain})
+    checks["__builtins__"], checks["__name__"] = originals, "tests"
     return checks
 
 
@@ -136,8 +153,6 @@ def _leave(code: int = 0) -> None:
 
         steps = [threading._shutdown, atexit._run_exitfuncs, *steps]  # type: ignore[attr-defined]
     for step in steps:
-        try:
+        with contextlib.suppress(BaseException):
             step()
-        except BaseException:
-            code = code or 1
     os._exit(code)

@@ -27,9 +27,17 @@ class Watch:
     """One program under observation. `run` returns when every process of it is gone."""
 
     def __init__(
-        self, program: int, request: Mapping[str, Any], channels: Channels, caller: socket.socket, began: float
+        self,
+        child: int,
+        has_first: bool,
+        request: Mapping[str, Any],
+        channels: Channels,
+        caller: socket.socket,
+        began: float,
     ) -> None:
-        self.program, self.channels, self.caller, self.began = program, channels, caller, began
+        self.child, self.channels, self.caller, self.began = child, channels, caller, began
+        # The program is our child, or the only child of it, the first process of a namespace.
+        self.has_first, self.program = has_first, child
         self.limits: Mapping[str, Any] = request["limits"]
         self.unsafe: bool = request["unsafe"]
         self.texts = {channels.stdout: bytearray(), channels.stderr: bytearray(), channels.notes: bytearray()}
@@ -44,11 +52,11 @@ class Watch:
         poll = select.poll()
         for descriptor in (*self.texts, self.caller.fileno()):
             poll.register(descriptor, select.POLLIN)
-        exited = _descriptor(self.program)
+        exited = _descriptor(self.child)
         if exited is not None:
             poll.register(exited, select.POLLIN)
         next_look, pause = 0.0, 0.01
-        while self.ended is None and not (exited is None and _has_ended(self.program)):
+        while self.ended is None and not (exited is None and _has_ended(self.child)):
             now, deadline = time.monotonic(), self.began + self.limits["wall_s"]
             if now >= deadline:
                 what = "still running" if not self.finished else "past its last statement, but threads still running"
@@ -105,6 +113,8 @@ class Watch:
     def _let_start(self, layers: dict[str, str]) -> None:
         """No line of the program has run yet: note where its thread stands, check the protections, open the gate."""
         self.layers = layers
+        if self.has_first:
+            self.program = next(iter(processes.descendants(self.child)), self.child)
         try:
             self.stand = processes.wait_for_stand(self.program, READY, 5)
             told = "active: the kernel tells where the program stands" if self.stand else "missing: it does not tell"
@@ -131,8 +141,9 @@ class Watch:
 
     def _check_load(self) -> None:
         held = processes.load(os.getpid())
-        if held.number >= self.limits["processes"]:
-            self._end("processes", f"ran {held.number} processes at a time")
+        number = held.number - self.has_first
+        if number >= self.limits["processes"]:
+            self._end("processes", f"ran {number} processes at a time")
         elif held.memory > self.limits["memory_mb"] * 2**20:
             self._end("memory", f"held {held.memory >> 20} MB")
         elif held.seconds > self.limits["cpu_s"]:
@@ -140,8 +151,10 @@ class Watch:
 
     def _close(self, exited: int | None) -> dict[str, Any]:
         seconds = time.monotonic() - self.began
-        processes.end_all(self.program, os.getpid())
-        _, status, usage = os.wait4(self.program, 0)
+        processes.end_all(self.child, os.getpid())
+        _, status, usage = os.wait4(self.child, 0)
+        if self.has_first:
+            status = self.channels.ended() or status
         if exited is not None:
             os.close(exited)
         for descriptor in self.texts:
