@@ -19,11 +19,10 @@ _END = re.compile(
 )
 _SPECIAL = re.compile(r"<[|｜][^<>|｜\n]{1,40}[|｜]>|</?s>|<(?:pad|bos|eos|unk)>|\[(?:EOS|BOS|PAD)\]")
 _OPEN = re.compile(r"^(?P<before>.*?)(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[\w+#.-]*)[ \t]*(?P<rest>[^`]*)$")
-_PYTHON = ("", "python", "python3", "py", "py3", "python2", "ipython", "pycon", "code")
+#: Languages of a fence that may hold Python.
+PYTHON = ("", "python", "python3", "py", "py3", "python2", "ipython", "pycon", "code")
 _CODE_LINE = re.compile(r"^(?:from\s+[\w.]+\s+import\b|import\s+\w|def\s+\w|async\s+def\s|class\s+\w|@\w|if __name__)")
 _STATEMENT_LINE = re.compile(r"^(?:[A-Za-z_][\w.,\s\[\]]*=[^=]|for\s.+:|while\s.+:|if\s.+:|try:|with\s.+:|print\(|\w+\()")
-#: At the start of a line these end the body of a function that a model is continuing.
-_AFTER_BODY = re.compile(r"\n(?=(?:class|def|#|if|print|@|```|assert|from|import)\b|[#@`])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,15 @@ def blocks(text: str, *, inside: bool = False) -> list[Block]:
 
 def compiles(text: str) -> bool:
     """Whether `text` is a Python program with at least one statement."""
-    return bool(parsed(text))
+    if not parsed(text):
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "answer", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def parsed(text: str) -> list[ast.stmt]:
@@ -113,7 +120,8 @@ def extract(text: str, *, entry: str | None = None, inside: bool = False) -> str
     it between a line that looks like code and the last line with which it compiles.
     """
     text = clean(text)
-    python = [_dedent(block.text) for block in blocks(text, inside=inside) if block.language in _PYTHON]
+    found = [block for block in blocks(text, inside=inside) if block.language in PYTHON]
+    python = [_dedent(block.text) for block in found if block.text.strip()]
     if not python:
         return _in_prose(text) if "```" not in text and "~~~" not in text else None
     wanted = [code for code in python if entry is not None and defines(code, entry)]
@@ -182,60 +190,8 @@ def _is_words(text: str) -> bool:
     return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Name | ast.Constant | ast.Tuple) for s in body)
 
 
-def continue_function(prompt: str, entry: str, text: str, *, inside: bool = False) -> str | None:
-    """The program that `text` makes of `prompt`, which ends in the header and docstring of function `entry`.
-
-    `text` may be a whole function (fenced or not): then what stands before the function in `prompt`, imports and
-    helpers, comes first. Or it is the rest of the function: then it follows `prompt`, its first line put right when
-    a tokenizer has eaten the indentation. None when there is no code in it.
-    """
-    for reading in dict.fromkeys((False, inside)):
-        whole = extract(text, entry=entry, inside=reading)
-        if whole is not None and defines(whole, entry) and (compiles(whole) or reading == inside):
-            return _before(prompt, entry) + whole
-    text = clean(text)
-    fenced = [block.text for block in blocks(text, inside=inside) if block.language in _PYTHON]
-    body = fenced[0] if fenced else text
-    if not body.strip():
-        return None
-    for candidate in _bodies(body.rstrip() + "\n"):
-        program = prompt.rstrip() + "\n" + candidate
-        if compiles(program) and _has_body(program, entry):
-            return program
-    return prompt.rstrip() + "\n" + body
-
-
-def _before(prompt: str, entry: str) -> str:
-    """Imports and helpers of `prompt`: all that precedes the function `entry`, if that much compiles."""
-    match = re.search(rf"^(?:@.*\n)*(?:async\s+)?def\s+{re.escape(entry)}\b", prompt, re.MULTILINE)
-    before = prompt[: match.start()] if match is not None else ""
-    return before if compiles(before) else ""
-
-
-def _bodies(body: str) -> Iterable[str]:
-    """Readings of a continuation, the most literal first; each also without what follows the function's body."""
-    for text in (body, _AFTER_BODY.split(body, maxsplit=1)[0] + "\n"):
-        yield text
-        lines = text.split("\n")
-        first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-        rest = [line for line in lines[first + 1 :] if line.strip()]
-        widths = [len(line) - len(line.lstrip()) for line in rest if line[:1].isspace()] or [4]
-        for width in dict.fromkeys((widths[0], 4, min(widths))):
-            yield "\n".join([*lines[:first], " " * width + lines[first].lstrip(), *lines[first + 1 :]])
-        yield "\n".join("    " + line if line.strip() else line for line in lines)
-
-
-def _has_body(program: str, entry: str) -> bool:
-    """Whether function `entry` has a statement besides its docstring."""
-    for statement in parsed(program):
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == entry:
-            first = statement.body[0]
-            is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-            return len(statement.body) > 1 or not is_text
-    return False
-
-
 def called_names(tests: str) -> list[str]:
     """Names that `tests` calls or loads at any depth, in order of appearance."""
-    found = (node for statement in parsed(tests) for node in ast.walk(statement) if isinstance(node, ast.Name))
+    found = [node for statement in parsed(tests) for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    found.sort(key=lambda node: (node.lineno, node.col_offset))
     return list(dict.fromkeys(node.id for node in found if isinstance(node.ctx, ast.Load)))

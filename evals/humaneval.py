@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evals import verdicts
-from evals.code import continue_function
+from evals.completion import continue_function
 from evals.data import HubSource, Rows, load_rows
 from evals.sandbox import run_program
 from evals.task import Answer, Message, Sample, Score
