@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dinfer.canvas import Canvas
@@ -91,27 +92,30 @@ class _Page:
 class Scripted:
     """A model whose answers are written down: `scripts[key]` are the logits [T, V] of a row whose prompt begins with `key`.
 
-    Hidden states are (key, place in the answer). `asked` lists, for every call, the columns queried in each row; `widths`
-    how many columns' logits were made at a time.
+    Tokens are embedded as one-hot vectors. Per call, `asked` keeps the columns queried in each row and `shown` what stood
+    there as {column: [V]}; `widths` keeps how many columns' logits were made at a time.
     """
 
     def __init__(self, scripts: Mapping[int, Tensor], spec: ModelSpec = SPEC) -> None:
         self.scripts = scripts
         self.spec = spec
         self.asked: list[list[list[int]]] = []
+        self.shown: list[list[dict[int, Tensor]]] = []
         self.widths: list[int] = []
 
     def new_cache(self, canvas: Canvas) -> _Page:
         return _Page(canvas.tokens[:, 0].clone(), canvas.prompt.clone(), canvas.columns)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return torch.zeros(*tokens.shape, 2, dtype=torch.float64)
+        return F.one_hot(tokens, self.spec.vocab).double()
 
     def blend(self, probs: Tensor) -> Tensor:
-        return torch.zeros(*probs.shape[:-1], 2, dtype=torch.float64)
+        return probs.double()
 
     def __call__(self, x: Tensor, slots: Tensor, cache: _Page, visible: Any, want: Tensor | None = None) -> Tensor:
-        self.asked.append([[s for s in row if s < cache.length] for row in slots.tolist()])
+        real = [[(i, s) for i, s in enumerate(row) if s < cache.length] for row in slots.tolist()]
+        self.asked.append([[s for _, s in row] for row in real])
+        self.shown.append([{s: x[b, i].clone() for i, s in row} for b, row in enumerate(real)])
         place = slots - cache.prompt[:, None]
         hidden = torch.stack((cache.script[:, None].expand_as(place), place), -1).double()
         return hidden if want is None else torch.take_along_dim(hidden, want[..., None], 1)
