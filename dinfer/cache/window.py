@@ -53,5 +53,5 @@ class Window:
         due = (canvas.step == 0) | (canvas.age == self.warmup)
         due |= (canvas.age == self.warmup + 2) & (canvas.step >= 2) & (canvas.start > canvas.prompt)
         if self.refresh_every is not None:
-            due |= ~canvas.fresh & (canvas.round % self.refresh_every == 0)
+            due |= ~canvas.fresh & ((canvas.round - self.warmup) % self.refresh_every == 0)
         return due
