@@ -102,13 +102,14 @@ def execute(cell: Cell, record: RunRecord) -> None:
     begin(cell, record)
     sink = Safe(cell.plan.sink)
     sink.call("open", cell.folder, facts(cell))
+    scorer = Scorer(cell.plan.task, cell.samples, record.scores, cell.plan.config["workers"])
     try:
-        scorer = Scorer(cell.plan.task, cell.samples, record.scores, cell.plan.config["workers"])
         generate(cell, record, scorer, sink)
         scorer.submit(list(record.generations.by_id.values()))
         scorer.finish()
         numbers = metrics(list(record.generations.by_id.values()), list(record.scores.by_id.values()))
     except BaseException as error:
+        scorer.abandon()
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         record.note(status=status, error=f"{type(error).__name__}: {one_line(error)}")
         sink.call("close", None, [])

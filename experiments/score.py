@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import atexit
-import logging
-import multiprocessing
-import sys
-import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from evals.task import OUTCOMES, Sample, Score, Task
 from experiments.answers import answer
 from experiments.errors import one_line
 from experiments.record import Lines
+from experiments.workers import WorkerLost, Workers
 
-log = logging.getLogger(__name__)
-
-#: Without a single verdict for so many seconds, scoring is given up as stuck.
+#: A verdict that takes more seconds than this is given up.
 PATIENCE = 900.0
-_POOLS: dict[int, ProcessPoolExecutor] = {}
+_POOLS: dict[int, Workers] = {}
 
 
 class ScoringFailed(RuntimeError):
@@ -61,91 +54,58 @@ class Scorer:
         self.lines = lines
         self.workers = workers
         self.pending: dict[Future[dict[str, Any]], str] = {}
-        self.kept: dict[str, dict[str, Any]] = {}
 
     def submit(self, kept: Sequence[Mapping[str, Any]]) -> None:
         """Queue answers that have no verdict yet, and write down the verdicts that arrived meanwhile."""
         self._collect([future for future in self.pending if future.done()])
+        waiting = {*self.pending.values(), *self.lines.by_id}
         for line in kept:
-            if line["id"] not in self.lines.by_id and line["id"] not in self.pending.values():
-                self.kept[line["id"]] = dict(line)
-                self._queue(line["id"])
+            if line["id"] not in waiting:
+                sample = self.samples[line["id"]]
+                future = _pool(self.workers).submit(judge, self.task, sample, dict(line), seconds=PATIENCE)
+                self.pending[future] = sample.id
 
     def finish(self) -> None:
-        """Wait for every verdict. ScoringFailed when the scorer breaks or nothing moves for `PATIENCE` seconds."""
+        """Wait for every verdict. ScoringFailed when the scorer breaks on one or takes more than `PATIENCE` seconds."""
         while self.pending:
-            try:
-                for future in as_completed(list(self.pending), timeout=PATIENCE):
-                    self._collect([future])
-                    break
-            except TimeoutError as error:
-                stuck = ", ".join(sorted(self.pending.values())[:5])
-                shutdown()
-                raise ScoringFailed(f"no verdict for {PATIENCE:.0f} s; waiting for {stuck}") from error
+            done, _ = wait(self.pending, return_when=FIRST_COMPLETED)
+            self._collect(list(done))
 
-    def _queue(self, sample: str) -> None:
-        with importable_main():
-            future = _pool(self.workers).submit(judge, self.task, self.samples[sample], self.kept[sample])
-        self.pending[future] = sample
+    def abandon(self) -> None:
+        """Stop judging; verdicts that are written stay."""
+        if self.pending:
+            self.pending.clear()
+            shutdown()
 
     def _collect(self, futures: Sequence[Future[dict[str, Any]]]) -> None:
-        verdicts = []
+        """Write verdicts down; a failure is raised once the others are on disk."""
+        verdicts, failure = [], None
         for future in futures:
-            sample = self.pending.pop(future, None)
-            if sample is None:
-                continue
+            sample = self.pending.pop(future)
             try:
                 verdicts.append(future.result())
-            except BrokenProcessPool:
-                self._restart(sample)
-                break
+            except WorkerLost as error:
+                failure = ScoringFailed(f"scoring {sample!r} was given up: {error}")
+            except ScoringFailed as error:
+                failure = error
         if verdicts:
             self.lines.add(verdicts)
-
-    def _restart(self, sample: str) -> None:
-        """A worker died. Judge what it had one by one: whoever kills a worker again is to blame."""
-        waiting = [sample, *self.pending.values()]
-        self.pending.clear()
-        shutdown()
-        log.warning("a scoring process died; judging its %d answers one by one", len(waiting))
-        for one in waiting:
-            try:
-                with importable_main():
-                    future = _pool(1).submit(judge, self.task, self.samples[one], self.kept[one])
-                verdict = future.result(PATIENCE)
-            except (BrokenProcessPool, TimeoutError) as error:
-                shutdown()
-                raise ScoringFailed(f"scoring {one!r} kills or blocks its process") from error
-            self.lines.add([verdict])
+        if failure is not None:
+            raise failure
 
 
-@contextmanager
-def importable_main() -> Iterator[None]:
-    """Start workers from this package alone: they would otherwise run the caller's script again up to its main guard."""
-    genuine = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = genuine
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
-    """One pool for all runs of this process, started afresh so that no thread or device state is inherited."""
+def _pool(workers: int) -> Workers:
+    """One pool for all runs of this process."""
     if workers not in _POOLS:
         shutdown()
-        _POOLS[workers] = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+        _POOLS[workers] = Workers(workers)
     return _POOLS[workers]
 
 
 def shutdown() -> None:
     """End the scoring processes of this process."""
     while _POOLS:
-        _, pool = _POOLS.popitem()
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
+        _POOLS.popitem()[1].close()
 
 
 atexit.register(shutdown)
