@@ -4,7 +4,8 @@
 
 All recipes and batch sizes run interleaved in one process, so that ratios mean something on a busy machine; each figure is
 the median of the repeats. `plain` is a loop written as LLaDA's own sampler is (arXiv:2502.09992): every step runs the whole
-sequence and makes all logits. Without `--model` a random LLaDA of 35.8 M parameters is built in memory.
+sequence and makes all logits. `outside` is the share of time not spent in the network, `peak` the most tensor memory alive at
+once beyond weights and key/value cache. Without `--model` a random LLaDA of 35.8 M parameters is built in memory.
 """
 
 from __future__ import annotations
@@ -156,17 +157,19 @@ def same_tokens(network: Backbone, options: argparse.Namespace) -> bool:
 
 def measure(cases: Sequence[Case], network: Backbone, options: argparse.Namespace) -> None:
     """A warm-up that also weighs memory, then the repeats, case after case in turn."""
+    column = network.arch.kv_bytes(network.embedding.element_size())
     for case in cases:
         requests = requests_of(network.spec, case.batch, options.prompt, options.new)
+        cache = 0 if case.label == "plain" else case.batch * (options.prompt + options.new + 1) * column
         if network.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(network.device)
             before = torch.cuda.memory_allocated(network.device)
             case.run(requests)
-            case.peak = torch.cuda.max_memory_allocated(network.device) - before
+            case.peak = torch.cuda.max_memory_allocated(network.device) - before - cache
         else:
             with PeakMemory() as meter:
                 case.run(requests)
-            case.peak = meter.peak
+            case.peak = meter.peak - cache
     for _ in range(options.repeats):
         for case in cases:
             case.once(requests_of(network.spec, case.batch, options.prompt, options.new))

@@ -28,6 +28,9 @@ OTHERS = {
 
 def main() -> None:
     """Entry point; arguments are those of the process."""
+    from experiments.run import share_processor
+
+    share_processor()
     raise SystemExit(run(sys.argv[1:]))
 
 
