@@ -37,6 +37,8 @@ class Architecture:
         for name in ("vocab", "hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.rope_theta > 0:
+            raise ValueError(f"rope_theta must be above 0, got {self.rope_theta}")
         if self.heads % self.kv_heads:
             raise ValueError(f"heads must be a multiple of kv_heads, got {self.heads} and {self.kv_heads}")
         if self.head_dim % 2:

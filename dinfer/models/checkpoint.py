@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ import torch
 from dinfer.models import llada
 from dinfer.models.architecture import Architecture
 from dinfer.models.backbone import Backbone
+from dinfer.models.fields import read_object, whole
 from dinfer.models.weights import load_into
 from dinfer.types import ModelSpec
 
@@ -31,18 +31,13 @@ def read_config(path: str | Path) -> dict[str, Any]:
     file = folder / "config.json"
     if not file.is_file():
         raise ValueError(f"model.path: {folder} has no config.json")
-    try:
-        config = json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"model.path: {file} is not valid JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"model.path: {file} must hold a JSON object, got {type(config).__name__}")
-    return config
+    return _located(read_object, file)
 
 
 def family_of(config: Mapping[str, Any]) -> ModuleType:
     """The family module that reads this config. ValueError listing the known ones."""
-    names = list(config.get("architectures") or [])
+    named = config.get("architectures") or []
+    names = [named] if isinstance(named, str) else list(named)
     for family in FAMILIES:
         if any(name in family.ARCHITECTURES for name in names):
             return family
@@ -59,19 +54,20 @@ def added_tokens(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     config = folder / "tokenizer_config.json"
     if config.is_file():
-        for index, token in json.loads(config.read_text()).get("added_tokens_decoder", {}).items():
+        for index, token in _located(read_object, config).get("added_tokens_decoder", {}).items():
             found[token["content"] if isinstance(token, dict) else token] = int(index)
     file = folder / "tokenizer.json"
     if file.is_file():
-        for token in json.loads(file.read_text()).get("added_tokens", []):
+        for token in _located(read_object, file).get("added_tokens", []):
             found[token["content"]] = int(token["id"])
     return found
 
 
-def _id_list(value: Any) -> list[int]:
-    if value is None:
-        return []
-    return [int(v) for v in value] if isinstance(value, (list, tuple)) else [int(value)]
+def _ids(config: Mapping[str, Any], name: str) -> list[int]:
+    """The token ids at `name`, one or more. ValueError when there is none."""
+    value = config.get(name)
+    several = value if isinstance(value, list) else [value]
+    return [whole({name: one}, name) for one in several or [None]]
 
 
 def read_spec(path: str | Path) -> ModelSpec:
@@ -81,18 +77,14 @@ def read_spec(path: str | Path) -> ModelSpec:
     """
     config = read_config(path)
     arch = _architecture(config)
-    if config.get("mask_token_id") is None:
-        raise ValueError(f"model.path: {path}/config.json has no mask_token_id; a masked diffusion model needs one")
-    eos = _id_list(config.get("eos_token_id"))
-    if not eos:
-        raise ValueError(f"model.path: {path}/config.json has no eos_token_id")
+    mask_id, eos = _located(whole, config, "mask_token_id"), _located(_ids, config, "eos_token_id")
     tokens = added_tokens(Path(path).expanduser())
-    _check_tokenizer(Path(path).expanduser(), tokens, int(config["mask_token_id"]), eos)
+    _check_tokenizer(Path(path).expanduser(), tokens, mask_id, eos)
     ends = [*eos, *(tokens[text] for text in END_OF_TURN if text in tokens and tokens[text] not in eos)]
     return ModelSpec(
         vocab=arch.vocab,
         hidden=arch.hidden,
-        mask_id=int(config["mask_token_id"]),
+        mask_id=mask_id,
         eos_ids=tuple(ends),
         max_length=arch.max_length,
     )
@@ -102,7 +94,7 @@ def _check_tokenizer(folder: Path, tokens: Mapping[str, int], mask_id: int, eos:
     file = folder / "tokenizer_config.json"
     if not file.is_file():
         return
-    named = json.loads(file.read_text())
+    named = _located(read_object, file)
     for field, allowed in (("mask_token", [mask_id]), ("eos_token", eos)):
         token = named.get(field)
         text = str(token.get("content") if isinstance(token, dict) else token)
@@ -114,10 +106,15 @@ def _check_tokenizer(folder: Path, tokens: Mapping[str, int], mask_id: int, eos:
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
+    return _located(family_of(config).architecture, config)
+
+
+def _located(read: Callable[..., Any], *arguments: Any) -> Any:
+    """What `read` returns; its complaints name the setting they are about."""
     try:
-        return family_of(config).architecture(config)
-    except KeyError as error:
-        raise ValueError(f"model.path: config.json has no {error.args[0]!r}") from error
+        return read(*arguments)
+    except ValueError as error:
+        raise ValueError(f"model.path: {error}") from error
 
 
 def load_model(path: str | Path, *, dtype: str = "float32", device: str = "cpu", exact: str | None = None) -> Backbone:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dinfer.models.architecture import Architecture
+from dinfer.models.fields import number, whole
 from dinfer.models.weights import Place
 
 MODEL_TYPES = ("llada",)
@@ -29,25 +30,25 @@ _FIXED = {
 
 
 def architecture(config: Mapping[str, Any]) -> Architecture:
-    """The network described by a LLaDA `config.json`. ValueError for a setting that no release uses."""
+    """The network described by a LLaDA `config.json`. ValueError for a setting that no release uses, or none at all."""
     for name, value in _FIXED.items():
         if config.get(name, value) not in (value, None):
             raise ValueError(f"config.json {name} must be {value!r} for LLaDA, got {config[name]!r}")
-    heads = int(config["n_heads"])
-    kv_heads = config.get("n_kv_heads")
-    if kv_heads is None:
-        kv_heads = 1 if config.get("multi_query_attention") else heads
+    width, heads = whole(config, "d_model"), whole(config, "n_heads")
+    if heads < 1 or width % heads:
+        raise ValueError(f"config.json d_model must be a multiple of n_heads, got {width} and {heads}")
+    vocab = whole(config, "vocab_size", 0)
     return Architecture(
-        vocab=int(config.get("embedding_size") or config["vocab_size"]),
-        hidden=int(config["d_model"]),
-        layers=int(config["n_layers"]),
+        vocab=whole(config, "embedding_size", vocab) or vocab,
+        hidden=width,
+        layers=whole(config, "n_layers"),
         heads=heads,
-        kv_heads=int(kv_heads),
-        head_dim=int(config["d_model"]) // heads,
-        ffn=int(config.get("mlp_hidden_size") or config["d_model"] * config.get("mlp_ratio", 4)),
-        rope_theta=float(config.get("rope_theta", 10000.0)),
-        norm_eps=float(config.get("rms_norm_eps", 1e-5)),
-        max_length=int(config["max_sequence_length"]),
+        kv_heads=whole(config, "n_kv_heads", 1 if config.get("multi_query_attention") else heads),
+        head_dim=width // heads,
+        ffn=whole(config, "mlp_hidden_size", int(width * number(config, "mlp_ratio", 4))),
+        rope_theta=number(config, "rope_theta", 10000.0),
+        norm_eps=number(config, "rms_norm_eps", 1e-5),
+        max_length=whole(config, "max_sequence_length"),
         tied=bool(config.get("weight_tying", False)),
         qkv_bias=bool(config.get("include_qkv_bias", False)),
         qk_norm="full" if config.get("attention_layer_norm") else None,

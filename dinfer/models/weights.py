@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from dinfer.models.fields import read_object
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -33,8 +35,10 @@ def shard_files(folder: Path) -> list[Path]:
     """The safetensors files of a checkpoint folder, by its index when it has one."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        files = [folder / name for name in names]
+        shards = read_object(index).get("weight_map")
+        if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+            raise ValueError(f"{index}: weight_map must name a shard for every tensor")
+        files = [folder / name for name in sorted(set(shards.values()))]
     else:
         files = sorted(folder.glob("*.safetensors"))
         single = folder / "model.safetensors"
@@ -61,7 +65,7 @@ def tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
 def load_into(model: nn.Module, folder: Path, table: Mapping[str, Place]) -> None:
     """Fill every parameter of `model` from `folder`, casting on the way.
 
-    ValueError naming the tensors that are missing, unknown or of the wrong shape.
+    ValueError naming the tensors that are missing, unknown, or of the wrong shape or type.
     """
     parameters = dict(model.named_parameters())
     missing, unknown, misfit = set(table), [], []
@@ -73,13 +77,15 @@ def load_into(model: nn.Module, folder: Path, table: Mapping[str, Place]) -> Non
                 continue
             target = place.of(parameters[place.name])
             missing.discard(name)
-            if target.shape != tensor.shape:
+            if not tensor.is_floating_point():
+                misfit.append(f"{name} {tensor.dtype}, expected floating point")
+            elif target.shape != tensor.shape:
                 misfit.append(f"{name} {tuple(tensor.shape)}, expected {tuple(target.shape)}")
             else:
                 target.copy_(tensor)
     problems = [
         f"{label}: {', '.join(sorted(names)[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
-        for label, names in (("missing", missing), ("not used by this architecture", unknown), ("wrong shape", misfit))
+        for label, names in (("missing", missing), ("not used by this architecture", unknown), ("wrong shape or type", misfit))
         if names
     ]
     if problems:
