@@ -229,5 +229,5 @@ class LiveCodeBench:
 
 def _main(program: str) -> str:
     """The program behind the names it may count on; what it imports `from __future__` must stay in front."""
-    future = re.findall(r"^from __future__ import .*$", program, re.MULTILINE)
-    return "".join(f"{line}\n" for line in future) + _PRELUDE + program
+    pattern = re.compile(r"^from __future__ import .*$", re.MULTILINE)
+    return "".join(f"{line}\n" for line in pattern.findall(program)) + _PRELUDE + pattern.sub("", program)

@@ -182,7 +182,8 @@ class Watch:
         """Why a program that was not ended from here stopped."""
         if self.finished and code == 0:
             return "ok", ""
-        if code < 0 and processor_seconds >= self.limits["cpu_s"]:
+        used_up = processor_seconds >= 0.9 * self.limits["cpu_s"]
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and used_up):
             return "timeout", f"used {processor_seconds:.1f} s of processor time"
         if code < 0:
             return "killed", f"ended by signal {signal.Signals(-code).name}"
