@@ -176,17 +176,22 @@ def measure(cases: Sequence[Case], network: Backbone, options: argparse.Namespac
 
 
 def table(cases: Sequence[Case]) -> str:
-    lines = [
-        f"{'recipe':<44} {'batch':>5} {'forwards':>8} {'ms/forward':>10} {'outside':>8} {'tokens/s':>9} {'peak MiB':>9} {'speed':>6}"
-    ]
+    heads = ("batch", "forwards", "ms/forward", "outside", "tokens/s", "peak MiB", "speed")
+    lines = [f"{'recipe':<44} " + " ".join(f"{head:>10}" for head in heads)]
     base = {case.batch: case for case in reversed(cases)}
     for case in cases:
         outside = 1 - median(i / s for i, s in zip(case.inside, case.seconds, strict=True))
         ratio = median(b / s for b, s in zip(base[case.batch].seconds, case.seconds, strict=True))
-        lines.append(
-            f"{case.label:<44} {case.batch:>5} {case.forwards:>8} {1000 * case.typical / case.forwards:>10.2f} {outside:>8.1%} "
-            f"{case.tokens / case.typical:>9.1f} {case.peak / 2**20:>9.1f} {ratio:>5.2f}x"
+        cells = (
+            f"{case.batch}",
+            f"{case.forwards}",
+            f"{1000 * case.typical / case.forwards:.2f}",
+            f"{outside:.1%}",
+            f"{case.tokens / case.typical:.1f}",
+            f"{case.peak / 2**20:.1f}",
+            f"{ratio:.2f}x",
         )
+        lines.append(f"{case.label:<44} " + " ".join(f"{cell:>10}" for cell in cells))
     return "\n".join(lines)
 
 
@@ -220,8 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     parameters = sum(p.numel() for p in network.parameters()) / 1e6
-    print(f"{parameters:.1f} M parameters, prompt {options.prompt}, {options.new} new tokens, block {options.block}, {options.dtype}, "
-          f"{options.device}, {options.threads} thread(s), median of {options.repeats}")  # fmt: skip
+    print(f"{parameters:.1f} M parameters, {options.dtype}, {options.device}, {options.threads} thread(s)")
+    print(f"prompt {options.prompt}, {options.new} new tokens, blocks of {options.block}, median of {options.repeats}")
     measure(cases, network, options)
     print(table(cases))
     if cases[0].label == "plain":
