@@ -14,9 +14,12 @@ def check_recipe(recipe: Recipe, spec: ModelSpec, max_tokens: int) -> None:
     length = getattr(recipe.iteration, "block_length", None)
     if length is not None and length > max_tokens:
         raise ValueError(f"iteration.block_length must be at most max_tokens = {max_tokens}, got {length}")
-    steps = getattr(recipe.decoding, "steps_per_block", None)
+    decoding = recipe.decoding
+    while hasattr(decoding, "inner"):
+        decoding = decoding.inner
+    steps = getattr(decoding, "steps_per_block", None)
     if steps is not None and length is not None and steps > length:
         raise ValueError(f"decoding.steps_per_block must be at most iteration.block_length = {length}, got {steps}")
-    wanted = getattr(recipe.decoding, "tokens_per_step", None)
+    wanted = getattr(decoding, "tokens_per_step", None)
     if wanted is not None and length is not None and wanted > length:
         raise ValueError(f"decoding.tokens_per_step must be at most iteration.block_length = {length}, got {wanted}")
