@@ -33,7 +33,10 @@ HOSTILE = {
         "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
         "processes timeout",
     ),
-    "thread bomb": ("import threading\nwhile True: threading.Thread(target=lambda: input()).start()", "error timeout"),
+    "thread bomb": (
+        "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(99,)).start()",
+        "error timeout",
+    ),
     "100 GB at once": ("x = bytearray(100 * 2**30)", "memory"),
     "memory bit by bit": ("x = []\nwhile True: x.append(bytearray(2**20))", "memory timeout"),
     "memory in children": (

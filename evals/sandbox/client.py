@@ -36,6 +36,17 @@ serve(descriptor, frozenset(filter(None, without.split(","))))
 """
 
 
+#: All the fork server, and so a program, can ever find in its environment: one hash seed, one thread for numpy, one
+#: arena of memory for all threads (each further one would take 64 MB of the address space a program may have).
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "LC_ALL": "C.UTF-8",
+}
+
+
 class Sandbox:
     """A fork server and the way to it. Most callers want the module's `run_program`.
 
@@ -118,14 +129,14 @@ class Sandbox:
             raise SandboxError("programs can be run only where processes can fork (Linux)")
         ours, theirs = socket.socketpair()
         packages = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
-        options = ["-S", "-s", "-B", "-X", "utf8", "-c", _BOOT]
+        options = ["-S", "-s", "-X", "utf8", "-c", _BOOT]
         values = [str(theirs.fileno()), _ROOT, ",".join(sorted(self._without)), *packages]
         server = subprocess.Popen(
             [sys.executable, *options, *values],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"},
+            env=_ENVIRONMENT,
             cwd="/",
             pass_fds=(theirs.fileno(),),
             start_new_session=True,

@@ -111,15 +111,22 @@ def _private_root() -> None:
     kernel.unshare(kernel.NEW_MOUNT)
     kernel.mount("none", "/", None, kernel.RECURSIVE | kernel.PRIVATE)
     sources = {path: os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in readable()}
-    sources |= {f"/dev/{name}": os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}
-    sources["/proc"] = os.open("/proc", os.O_PATH)
+    devices = [f"/dev/{name}" for name in DEVICES if os.path.exists(f"/dev/{name}")]
+    sources |= {path: os.open(path, os.O_PATH) for path in (*devices, "/proc")}
     kernel.mount("tmpfs", _BUILD, "tmpfs", kernel.NO_SUID, "size=1m,mode=755")
-    for path, descriptor in sources.items():
-        _show(path, descriptor, _BUILD + path)
-        os.close(descriptor)
-    for folder in ("tmp", "dev/shm"):
-        os.makedirs(f"{_BUILD}/{folder}", exist_ok=True)
-    kernel.change_root(_BUILD)
+    try:
+        for path, descriptor in sources.items():
+            _show(path, descriptor, _BUILD + path)
+        for folder in ("tmp", "dev/shm"):
+            os.makedirs(f"{_BUILD}/{folder}", exist_ok=True)
+        kernel.change_root(_BUILD)
+    except OSError:
+        os.chdir("/")
+        kernel.unmount(_BUILD)
+        raise
+    finally:
+        for descriptor in sources.values():
+            os.close(descriptor)
     kernel.mount("none", "/", None, kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | kernel.NO_SUID)
 
 

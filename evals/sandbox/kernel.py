@@ -83,8 +83,13 @@ def change_root(root: str) -> None:
     """Make `root` (a mount point) the root of this mount namespace and forget the old one."""
     os.chdir(root)
     _syscall("pivot_root", _NUMBERS.get(machine(), {}).get("pivot_root"), b".", b".")
-    _call("umount2", b".", DETACH)
+    unmount(".")
     os.chdir("/")
+
+
+def unmount(target: str) -> None:
+    """Take away what is mounted at `target`, now or when nobody uses it any more."""
+    _call("umount2", target.encode(), DETACH)
 
 
 def become_subreaper() -> None:

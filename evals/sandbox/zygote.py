@@ -32,6 +32,7 @@ def serve(descriptor: int, without: frozenset[str]) -> None:
     """
     control = socket.socket(fileno=descriptor)
     sys.executable = os.path.realpath(sys.executable)
+    sys.dont_write_bytecode = True
     _preload()
     readable = house.readable()
     status = house.enter(without)
