@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
 TESTS ?= tests
+PYTEST ?= -n auto
 LIMIT ?= 40
 BIN := $(VENV)/bin
 
@@ -15,11 +16,11 @@ export OMP_NUM_THREADS ?= 1
 
 run: $(VENV)/.installed
 	$(BIN)/dinfer -m name=demo decoding=steps,threshold,credit cache=none,prefix,dual limit=$(LIMIT)
-	$(BIN)/dinfer-report runs/demo --png runs/demo.png
-	@echo "picture: runs/demo.png"
+	$(BIN)/dinfer-report runs/demo --format md --png runs/demo.png > runs/demo.md
+	@echo "table: runs/demo.md, picture: runs/demo.png"
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(PYTEST) $(TESTS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -29,15 +30,15 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.torch: | $(BIN)/python
-	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) 'torch>=2.11,<2.14'
+	$(BIN)/pip install --quiet --no-compile $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) 'torch>=2.11,<2.14'
 	touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.torch
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --no-compile --editable .
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.torch
-	$(BIN)/pip install --quiet --editable '.[test]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[test]'
 	touch $@ $(VENV)/.installed
 
 clean:

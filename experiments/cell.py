@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from omegaconf import OmegaConf
 
-from dinfer.types import GenerationResult, Request
+from dinfer.types import Request
 from evals.task import Sample, Score, Task
 from experiments import answers, identity, manifest
 from experiments.engines import engine_for
@@ -28,6 +28,10 @@ from experiments.score import Scorer
 from experiments.sinks import Safe
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: Fields of a score's line that make the verdict.
+VERDICT = ("value", "outcome", "answer", "explanation", "metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,14 @@ def execute(cell: Cell, record: RunRecord) -> None:
         scorer.submit(list(record.generations.by_id.values()))
         scorer.finish()
         numbers = metrics(list(record.generations.by_id.values()), list(record.scores.by_id.values()))
+        numbers["summary"] = ask(cell.plan.task, "summarise", record, {})
     except BaseException as error:
         scorer.abandon()
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         record.note(status=status, error=f"{type(error).__name__}: {one_line(error)}")
         sink.call("close", None, [])
         raise
-    said = [*warnings(numbers), *run_notes(cell.plan.task, list(record.scores.by_id.values()))]
+    said = [*warnings(numbers), *ask(cell.plan.task, "run_notes", record, [])]
     for warning in said:
         log.warning("%s", warning)
     record.finish({"fingerprint": cell.fingerprint, **numbers})
@@ -122,13 +127,13 @@ def execute(cell: Cell, record: RunRecord) -> None:
     sink.call("close", numbers, merged(cell.folder))
 
 
-def run_notes(task: Task, scores: Sequence[dict[str, Any]]) -> list[str]:
-    """What the task has to say of all verdicts together, if it has anything to say."""
-    say = getattr(task, "run_notes", None)
+def ask(task: Task, method: str, record: RunRecord, nothing: T) -> T:
+    """What a task says of all its verdicts together (`summarise`, `run_notes`); `nothing` when it has no such method."""
+    say = getattr(task, method, None)
     if say is None:
-        return []
-    fields = ("value", "outcome", "answer", "explanation", "metrics")
-    return [str(note) for note in say(Score(**{field: line[field] for field in fields}) for line in scores)]
+        return nothing
+    lines = record.scores.by_id.values()
+    return cast(T, say([Score(**{name: line[name] for name in VERDICT}) for line in lines]))
 
 
 def begin(cell: Cell, record: RunRecord) -> None:
@@ -159,8 +164,7 @@ def facts(cell: Cell) -> dict[str, Any]:
 
 
 def generate(cell: Cell, record: RunRecord, scorer: Scorer, sink: Safe) -> None:
-    """Decode the samples that have no line yet. A batch's lines are on disk before the next batch starts, and nothing is
-    written while its clock runs.
+    """Decode the samples that have no line yet; each line is on disk before the next result is asked for.
 
     Beside a GPU answers are judged while others are decoded. On the CPU judging waits, for it would slow the clock that is
     being read and the programs that are being timed.
@@ -178,35 +182,17 @@ def generate(cell: Cell, record: RunRecord, scorer: Scorer, sink: Safe) -> None:
     record.note(engine=engine.info(), warm_up_runs=engine.warm_up(requests, plan.recipe))
     start = f"{int(time.time() * 1000):x}"
     bar = tracked(engine.generate(requests, plan.recipe), total=len(cell.prompts), done=done, what=plan.task.name)
-    for batch in whole_batches(bar):
-        lines = [
-            answers.line(
-                result,
-                prompts.pop(result.id),
-                cell.prompter.decode,
-                stops=plan.task.stop,
-                mask_id=plan.spec.mask_id,
-                start=start,
-            )
-            for result in batch
-        ]
-        record.generations.add(lines)
-        for line in lines:
-            sink.call("line", line)
+    for result in bar:
+        prompt = prompts.pop(result.id)
+        line = answers.line(
+            result, prompt, cell.prompter.decode, stops=plan.task.stop, mask_id=plan.spec.mask_id, start=start
+        )
+        record.generations.add([line])
+        sink.call("line", line)
         if cell.settings.device != "cpu":
-            scorer.submit(lines)
+            scorer.submit([line])
     if prompts:
         raise RuntimeError(f"the engine gave no answer for {len(prompts)} samples, the first is {next(iter(prompts))!r}")
-
-
-def whole_batches(results: Iterable[GenerationResult]) -> Iterator[list[GenerationResult]]:
-    """Results in groups of one batch each."""
-    batch: list[GenerationResult] = []
-    for result in results:
-        batch.append(result)
-        if len(batch) == result.rows:
-            yield batch
-            batch = []
 
 
 def merged(folder: Path) -> list[dict[str, Any]]:

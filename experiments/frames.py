@@ -49,7 +49,7 @@ def read_run(folder: Path) -> Run:
     return Run(
         folder=folder,
         fingerprint=manifest["fingerprint"],
-        task=manifest["task"]["name"],
+        task=labelled(manifest["task"]),
         name=config["name"],
         status="done" if metrics else manifest["status"],
         kept=kept,
@@ -59,6 +59,12 @@ def read_run(folder: Path) -> Run:
         metrics=metrics,
         manifest=manifest,
     )
+
+
+def labelled(task: Mapping[str, Any]) -> str:
+    """The task's name with what its data must be called by, such as public-only."""
+    label = task["provenance"].get("label")
+    return f"{task['name']} ({label})" if label else str(task["name"])
 
 
 def folded(choices: Mapping[str, str]) -> dict[str, str]:

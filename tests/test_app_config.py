@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 import time
@@ -138,18 +139,32 @@ def test_every_option_and_key_is_explained(option: Option) -> None:
     assert [key.name for key in option.keys if not key.meaning and not key.name.startswith("_")] == []
 
 
-@pytest.mark.parametrize("option", COMPONENTS, ids=name)
-def test_every_option_lists_exactly_its_components_fields(option: Option) -> None:
-    import inspect
+#: Keys in which an option is meant to differ from its component's own default; all others are stated twice and must agree.
+MEANT = {
+    "cache=prefix": {"before"},
+    "cache=dual": {"before", "after"},
+    "cache=vicinity": {"before", "after"},
+    "decoding=credit": {"threshold", "temperature", "logits_eos_inf", "confidence_eos_eot_inf"},
+    "engine=cpu": {"device", "dtype"},
+    "engine=gpu": {"device", "dtype"},
+    "task=cruxeval_input": {"predict"},
+    "task=humaneval_plus": {"variant"},
+    "task=mbpp_plus": {"variant"},
+    "task=mbpp_sanitized": {"variant"},
+}
 
+
+@pytest.mark.parametrize("option", COMPONENTS, ids=name)
+def test_every_option_states_its_components_fields_and_defaults(option: Option) -> None:
     file = ROOT / "conf" / option.group / f"{option.name}.yaml"
-    node = yaml.safe_load(file.read_text())
-    fields = set(inspect.signature(locate(node["_target_"], option.group)).parameters) - {"inner"}
-    given = set(node) - {"_target_", "defaults"}
-    if "defaults" in node:
-        assert fields <= given | {"inner"}
-    else:
-        assert given == fields
+    node = {key: value for key, value in yaml.safe_load(file.read_text()).items() if key != "defaults"}
+    parameters = inspect.signature(locate(node.pop("_target_"), option.group)).parameters
+    assert set(parameters) - {"inner"} <= set(node)
+    if option.name != "credit":
+        assert set(node) == set(parameters)
+    stated = {key: tuple(value) if isinstance(value, list) else value for key, value in node.items()}
+    differing = {key for key, p in parameters.items() if key != "inner" and p.default not in (p.empty, stated[key])}
+    assert differing | MEANT.get(name(option), set()) == MEANT.get(name(option), set())
 
 
 @pytest.mark.parametrize("option", [o for o in COMPONENTS if o.group != "model"], ids=name)
