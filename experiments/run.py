@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -120,7 +121,9 @@ def stray(word: str, words: Sequence[str]) -> str:
 def launch(words: Sequence[str]) -> dict[str, Any]:
     """Hand the command to Hydra, whose errors are to reach this module unchanged; returns what the (last) run returned."""
     kept, shown = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [kept[0], *(NESTED.sub(r"\1@\1.inner=\2", word) for word in words)]
+    sweeping = bool({"-m", "--multirun"} & set(words))
+    words = [NESTED.sub(r"\1@\1.inner=\2", word) for word in words]
+    sys.argv = [kept[0], *(as_sweep(word) if sweeping else word for word in words)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     result: dict[str, Any] = {}
 
@@ -130,7 +133,7 @@ def launch(words: Sequence[str]) -> dict[str, Any]:
 
     try:
         run_with_hydra = hydra.main(version_base="1.3", config_path=CONFIG_PATH, config_name=CONFIG_NAME)
-        run_with_hydra(job if {"-m", "--multirun"} & set(words) else task)()
+        run_with_hydra(job if sweeping else task)()
     finally:
         sys.argv = kept
         if shown is None:
@@ -138,6 +141,16 @@ def launch(words: Sequence[str]) -> dict[str, Any]:
         else:
             os.environ["HYDRA_FULL_ERROR"] = shown
     return result
+
+
+def as_sweep(word: str) -> str:
+    """An override of one value as a sweep over that value, so that Hydra judges it within a cell: before cells are made the
+    group it belongs to still has its default option. All other words stay as they are."""
+    key, equals, value = word.partition("=")
+    if not equals or not value or word.startswith(("-", "~", "hydra")):
+        return word
+    override = OverridesParser.create().parse_override(word)
+    return word if override.is_sweep_override() else f"{key}=choice({value})"
 
 
 def job(config: DictConfig) -> dict[str, Any]:

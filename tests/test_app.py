@@ -230,6 +230,14 @@ def test_a_failing_cell_does_not_stop_the_others(tmp_path: Path, capsys: pytest.
     assert captured.out.count("builtin_lists") == 1
 
 
+def test_a_key_that_only_the_swept_options_have(tmp_path: Path) -> None:
+    words = ["-m", *QUICK[:-1], "decoding=hierarchy,hierarchy", "decoding.low_threshold=0.3", "limit=1", "name='a+b'"]
+    assert app.run(words) == 0
+    (folder,) = records(tmp_path)
+    assert "low_threshold: 0.3" in (folder / "config.yaml").read_text()
+    assert folder.parent.parent.name == "a+b"
+
+
 def test_a_cell_that_breaks_while_running_is_reported_and_continues_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
