@@ -11,7 +11,7 @@ from torch import Tensor
 from dinfer.models import Backbone
 from dinfer.models.architecture import Architecture
 from dinfer.models.attention import KVCache, visible_keys
-from dinfer.types import ModelSpec
+from dinfer.types import ModelSpec, Request
 
 SPEC = ModelSpec(vocab=97, hidden=48, mask_id=96, eos_ids=(95,), max_length=256)
 
@@ -55,3 +55,23 @@ def hidden_of(model: Backbone, tokens: Tensor, lengths: list[int] | None = None,
     end = torch.tensor(lengths or [columns] * rows)
     visible = visible_keys(slots, end, columns, model.spec.block, lengths is None)
     return model(model.embed(tokens), slots, cache, visible, want)
+
+
+def by_hand(model: Backbone, request: Request, block: int, scale: float) -> tuple[int, ...]:
+    """The generated tokens, one a step, the surest of the block, both branches of guidance from scratch every time."""
+    mask = model.spec.mask_id
+    tokens = torch.tensor([[*request.prompt, *[mask] * request.max_tokens]])
+    first = len(request.prompt)
+    for start in range(first, tokens.shape[1], block):
+        stop = min(start + block, tokens.shape[1])
+        while (tokens[0, start:stop] == mask).any():
+            blank = tokens.clone()
+            blank[:, :first] = mask
+            given, without = (model.logits(model.full(model.embed(t)))[0] for t in (tokens, blank))
+            chances = (without + (scale + 1) * (given - without)).softmax(-1)
+            chances[:, mask] = 0
+            best, token = chances.max(-1)
+            best[tokens[0] != mask] = -1
+            best[:start], best[stop:] = -1, -1
+            tokens[0, best.argmax()] = token[best.argmax()]
+    return tuple(tokens[0, first:].tolist())
