@@ -9,16 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from dinfer.types import Request
-from evals.task import Sample, Score, Task
+from evals.task import Sample
 from experiments import answers, identity, manifest
 from experiments.engines import engine_for
 from experiments.errors import ConfigError, one_line
-from experiments.metrics import metrics, warnings
 from experiments.plan import Plan
 from experiments.progress import tracked
 from experiments.prompts import Prompt, Prompter, check_template
@@ -26,12 +25,9 @@ from experiments.record import CONFIG, METRICS, RunRecord, read_lines, write_ato
 from experiments.schema import EngineSettings
 from experiments.score import Scorer
 from experiments.sinks import Safe
+from experiments.totals import totals
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-#: Fields of a score's line that make the verdict.
-VERDICT = ("value", "outcome", "answer", "explanation", "metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +107,18 @@ def execute(cell: Cell, record: RunRecord) -> None:
         generate(cell, record, scorer, sink)
         scorer.submit(list(record.generations.by_id.values()))
         scorer.finish()
-        numbers = metrics(list(record.generations.by_id.values()), list(record.scores.by_id.values()))
-        numbers["summary"] = ask(cell.plan.task, "summarise", record, {})
+        numbers, said = totals(cell.plan.task, record.generations.by_id.values(), record.scores.by_id.values())
     except BaseException as error:
         scorer.abandon()
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         record.note(status=status, error=f"{type(error).__name__}: {one_line(error)}")
         sink.call("close", None, [])
         raise
-    said = [*warnings(numbers), *ask(cell.plan.task, "run_notes", record, [])]
     for warning in said:
         log.warning("%s", warning)
     record.finish({"fingerprint": cell.fingerprint, **numbers})
     record.note(status="done", error=None, finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"), warnings=said)
     sink.call("close", numbers, merged(cell.folder))
-
-
-def ask(task: Task, method: str, record: RunRecord, nothing: T) -> T:
-    """What a task says of all its verdicts together (`summarise`, `run_notes`); `nothing` when it has no such method."""
-    say = getattr(task, method, None)
-    if say is None:
-        return nothing
-    lines = record.scores.by_id.values()
-    return cast(T, say([Score(**{name: line[name] for name in VERDICT}) for line in lines]))
 
 
 def begin(cell: Cell, record: RunRecord) -> None:

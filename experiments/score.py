@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any
+from typing import Any, Protocol
 
 from evals.task import OUTCOMES, Sample, Score, Task
 from experiments.answers import answer
 from experiments.errors import one_line
-from experiments.record import Lines
 from experiments.workers import WorkerLost, Workers
 
 #: A verdict that takes more seconds than this is given up.
@@ -20,6 +19,14 @@ _POOLS: dict[int, Workers] = {}
 
 class ScoringFailed(RuntimeError):
     """A scorer broke; that is no verdict on the answer."""
+
+
+class Verdicts(Protocol):
+    """Where verdicts are kept: by sample id, each in place when `add` returns."""
+
+    by_id: dict[str, dict[str, Any]]
+
+    def add(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
 
 
 def judge(task: Task, sample: Sample, kept: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +55,7 @@ def score_line(sample: str, score: Score, version: str) -> dict[str, Any]:
 class Scorer:
     """Scores one run. `submit` hands over answers and returns at once; `finish` waits for all verdicts."""
 
-    def __init__(self, task: Task, samples: Iterable[Sample], lines: Lines, workers: int) -> None:
+    def __init__(self, task: Task, samples: Iterable[Sample], lines: Verdicts, workers: int) -> None:
         self.task = task
         self.samples = {sample.id: sample for sample in samples}
         self.lines = lines
@@ -67,9 +74,16 @@ class Scorer:
 
     def finish(self) -> None:
         """Wait for every verdict. ScoringFailed when the scorer breaks on one or takes more than `PATIENCE` seconds."""
+        for _ in self.arriving():
+            pass
+
+    def arriving(self) -> Iterator[str]:
+        """Wait for every verdict and yield the id of each that is in place. Raises as `finish` does."""
         while self.pending:
             done, _ = wait(self.pending, return_when=FIRST_COMPLETED)
+            ids = [self.pending[future] for future in done]
             self._collect(list(done))
+            yield from ids
 
     def abandon(self) -> None:
         """Stop judging; verdicts that are written stay."""
