@@ -22,7 +22,6 @@ from experiments.plan import Plan
 from experiments.progress import tracked
 from experiments.prompts import Prompt, Prompter, check_template
 from experiments.record import CONFIG, METRICS, RunRecord, read_lines, write_atomically
-from experiments.schema import EngineSettings
 from experiments.score import Scorer
 from experiments.sinks import Safe
 from experiments.totals import totals
@@ -43,7 +42,6 @@ class Cell:
     """A plan with its samples and its place on disk."""
 
     plan: Plan
-    settings: EngineSettings
     samples: Sequence[Sample]
     prompts: Sequence[Prompt]
     prompter: Prompter
@@ -58,18 +56,17 @@ def prepare(plan: Plan) -> Cell:
     prompter = Prompter(plan.model.read_tokenizer(), plan.spec)
     check_template(prompter, samples)
     prompts = prompter.encode_all(samples, plan.max_tokens)
-    settings = plan.engine.resolved()
     who = {
         "model": plan.model.identity(),
         "recipe": identity.plain(plan.recipe),
         "task": identity.task_identity(plan.task, samples),
         "max_tokens": plan.max_tokens,
         "seed": plan.config["seed"],
-        "engine": settings.identity(),
+        "engine": plan.engine.identity(),
     }
     mark = identity.fingerprint(who)
     folder = Path(plan.config["runs"]).expanduser() / plan.config["name"] / plan.task.name / mark
-    return Cell(plan, settings, samples, prompts, prompter, who, mark, folder)
+    return Cell(plan, samples, prompts, prompter, who, mark, folder)
 
 
 def load_samples(plan: Plan) -> list[Sample]:
@@ -163,7 +160,7 @@ def generate(cell: Cell, record: RunRecord, scorer: Scorer, sink: Safe) -> None:
         log.info("%d of %d samples are there already", done, len(cell.prompts))
     seed = plan.config["seed"]
     requests = [Request(p.id, p.ids, plan.max_tokens, identity.sample_seed(seed, p.id)) for p in prompts.values()]
-    engine = engine_for(plan.model, cell.settings)
+    engine = engine_for(plan.model, plan.engine)
     record.note(engine=engine.info(), warm_up_runs=engine.warm_up(requests, plan.recipe))
     start = f"{int(time.time() * 1000):x}"
     bar = tracked(engine.generate(requests, plan.recipe), total=len(cell.prompts), done=done, what=plan.task.name)
@@ -174,7 +171,7 @@ def generate(cell: Cell, record: RunRecord, scorer: Scorer, sink: Safe) -> None:
         )
         record.generations.add([line])
         sink.call("line", line)
-        if cell.settings.device != "cpu":
+        if plan.engine.device != "cpu":
             scorer.submit([line])
     if prompts:
         raise RuntimeError(f"the engine gave no answer for {len(prompts)} samples, the first is {next(iter(prompts))!r}")

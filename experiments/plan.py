@@ -67,7 +67,7 @@ def make_plan(config: Mapping[str, Any], choices: Mapping[str, str]) -> Plan:
     decoding, iteration, cache = (build(config[group], group) for group in ("decoding", "iteration", "cache"))
     recipe = make_recipe(decoding, iteration, cache, config["guidance"])
     spec = check_fit(recipe, model, max_tokens)
-    return Plan(config, choices, recipe, model, spec, engine, task, sink, max_tokens)
+    return Plan(config, choices, recipe, model, spec, engine.resolved(), task, sink, max_tokens)
 
 
 def make_recipe(decoding: Any, iteration: Any, cache: Any, guidance: float) -> Recipe:
