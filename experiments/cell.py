@@ -17,11 +17,12 @@ from dinfer.types import Request
 from evals.task import Sample
 from experiments import answers, identity, manifest
 from experiments.engines import engine_for
-from experiments.errors import ConfigError, one_line
+from experiments.errors import one_line
 from experiments.plan import Plan
 from experiments.progress import tracked
 from experiments.prompts import Prompt, Prompter, check_template
 from experiments.record import CONFIG, METRICS, RunRecord, read_lines, write_atomically
+from experiments.samples import load_samples
 from experiments.score import Scorer
 from experiments.sinks import Safe
 from experiments.totals import totals
@@ -52,7 +53,7 @@ class Cell:
 
 def prepare(plan: Plan) -> Cell:
     """Read and encode the samples and compute the fingerprint. ConfigError when something does not fit."""
-    samples = load_samples(plan)
+    samples = load_samples(plan.task, plan.config["limit"])
     prompter = Prompter(plan.model.read_tokenizer(), plan.spec)
     check_template(prompter, samples)
     prompts = prompter.encode_all(samples, plan.max_tokens)
@@ -67,18 +68,6 @@ def prepare(plan: Plan) -> Cell:
     mark = identity.fingerprint(who)
     folder = Path(plan.config["runs"]).expanduser() / plan.config["name"] / plan.task.name / mark
     return Cell(plan, samples, prompts, prompter, who, mark, folder)
-
-
-def load_samples(plan: Plan) -> list[Sample]:
-    try:
-        samples = plan.task.samples()
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"task: {one_line(error)}") from error
-    if not samples:
-        raise ConfigError(f"task {plan.task.name} has no samples")
-    if len({sample.id for sample in samples}) < len(samples):
-        raise ConfigError(f"task {plan.task.name} uses a sample id twice")
-    return samples[: plan.config["limit"]]
 
 
 def run_cell(plan: Plan) -> Outcome:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from evals.task import OUTCOMES, Sample, Score, Task
 from experiments.answers import answer
 from experiments.errors import one_line
+from experiments.progress import tracked
 from experiments.workers import WorkerLost, Workers
 
 #: A verdict that takes more seconds than this is given up.
@@ -106,6 +107,28 @@ class Scorer:
             self.lines.add(verdicts)
         if failure is not None:
             raise failure
+
+
+def judge_all(
+    task: Task, samples: Iterable[Sample], lines: Verdicts, kept: Sequence[Mapping[str, Any]], workers: int, *, total: int
+) -> None:
+    """Judge `kept` answers, showing progress towards `total`. ScoringFailed once all that can be judged is in place."""
+    scorer = Scorer(task, samples, lines, workers)
+    failures: list[ScoringFailed] = []
+    try:
+        scorer.submit(kept)
+        while scorer.pending:
+            try:
+                done = total - len(scorer.pending)
+                for _ in tracked(scorer.arriving(), total=total, done=done, what=f"scoring {task.name}"):
+                    pass
+            except ScoringFailed as failure:
+                failures.append(failure)
+    except BaseException:
+        scorer.abandon()
+        raise
+    if failures:
+        raise ScoringFailed(f"{len(failures)} answers could not be judged; the first: {failures[0]}")
 
 
 def _pool(workers: int) -> Workers:
