@@ -225,6 +225,19 @@ def test_credit_of_one_column_over_three_steps_by_hand() -> None:
     assert watch.seen[2][0, 0, 4].item() == pytest.approx(sure([5], 0.5)[0, 4].item())
 
 
+def test_credit_starts_from_nothing_in_every_block() -> None:
+    """However many tokens a column has favoured before, there is room for the next and no credit left of the others."""
+    watch = Watch()
+    strategy = Credit(inner=watch)
+    memo = strategy.begin(canvas_of((1, 2)), SPEC)
+    for age, token in enumerate((3, 4, 5, 6, 3)):
+        plain = sure([token] * 2, 0.5)[None]
+        strategy.select(view_of(plain, step=0, age=age), memo)
+        expected = plain[0, 0].clone()
+        expected[token] += 0.7 * math.log(1 + 0.5**0.2)
+        torch.testing.assert_close(watch.seen[-1][0, 0, :10], expected[:10])
+
+
 class Dense:
     """Credit as [L, V] numbers: what the pairs kept by `Credit` must amount to."""
 
