@@ -18,6 +18,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from dinfer.cache import Window
 from dinfer.decoding import Steps
+from dinfer.engine import Engine
 from dinfer.guidance import Guided
 from dinfer.iteration import Blockwise
 from dinfer.likelihood import Estimate, Pair, log_likelihoods
@@ -27,7 +28,6 @@ from experiments import identity
 from experiments.answers import cut
 from experiments.build import build
 from experiments.compose import compose
-from experiments.engines import engine_for
 from experiments.errors import ConfigError, one_line
 from experiments.generate import GROUPS
 from experiments.lm_eval_arguments import checked, heated, words
@@ -96,9 +96,10 @@ class DinferLM(TemplateLM):
         for name, value, low in (("max_gen_toks", max_gen_toks, 1), ("mc_num", mc_num, 1), ("seed", seed, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise ConfigError(f"{name} must be a whole number of at least {low}, got {value!r}")
-        # lm-eval names cuda:0 on every machine; "auto" takes it where there is one.
-        driven = {"engine.batch_size": batch_size, "engine.device": None if device in ("cuda", "cuda:0") else device}
-        given = {key: value for key, value in driven.items() if value not in (None, "auto")}
+        # lm-eval names cuda:0 on every machine; our "auto" takes it where there is one. Its batch size may be "auto" too.
+        size = int(str(batch_size)) if str(batch_size).isdigit() else None
+        driven = {"engine.batch_size": size, "engine.device": None if device in ("cuda", "cuda:0") else device}
+        given = {key: value for key, value in driven.items() if value is not None}
         config, _ = compose(words(path, {**given, **overrides}))
         check_root(config)
         parts = {group: build(config[group], group) for group in GROUPS}
@@ -109,8 +110,13 @@ class DinferLM(TemplateLM):
         self.max_gen_toks, self.mc_num, self.check_greedy, self.seed = max_gen_toks, mc_num, bool(check_greedy), seed
         self.plain, self.rendered = Prompter(self.tokenizer, self.spec), Contexts(self.tokenizer, self.spec)
         self.templated = False
-        self.settings = parts["engine"].resolved()
-        self.engine = engine_for(self.source, self.settings)
+        settings = parts["engine"].resolved()
+        self.engine = Engine(
+            self.source.load(settings.dtype, settings.device),
+            batch_size=settings.batch_size,
+            lockstep=settings.lockstep,
+            sync_every=settings.sync_every,
+        )
         self._device = self.engine.device
 
     @property
