@@ -107,7 +107,7 @@ def logit_gap(model: Backbone, folder: Path) -> dict[str, float]:
     end = torch.full((len(ids),), ids.shape[1])
     gaps = {}
     for name, expected in recorded.items():
-        cache = KVCache.allocate(model.arch, *ids.shape, model.embedding)
+        cache = KVCache.allocate(model.arch, ids.shape[0], ids.shape[1], model.embedding)
         with torch.inference_mode():
             visible = visible_keys(slots, end, ids.shape[1], model.spec.block, True)
             ours = model.logits(model(model.embed(ids), slots, cache, visible))

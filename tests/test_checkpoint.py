@@ -100,7 +100,8 @@ def test_shards_are_one_model(folder: Path, indexed: bool) -> None:
     whole = load_model(folder)
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    names, where = sorted(tensors), {}
+    names = sorted(tensors)
+    where: dict[str, str] = {}
     for i in range(3):
         shard = f"model-0000{i + 1}-of-00003.safetensors"
         save_file({name: tensors[name] for name in names[i::3]}, folder / shard)

@@ -35,7 +35,7 @@ def answer(text: int, length: int, end: int = EOS) -> Tensor:
 
 
 def serve(
-    scripts: dict[int, Tensor], requests: Sequence[Request], recipe: Recipe, **settings: int
+    scripts: dict[int, Tensor], requests: Sequence[Request], recipe: Recipe, **settings: Any
 ) -> tuple[dict[str, GenerationResult], Scripted]:
     model = Scripted(scripts)
     return {r.id: r for r in Engine(model, **settings).generate(requests, recipe)}, model
@@ -225,7 +225,7 @@ def test_what_cannot_be_served_is_refused_before_anything_runs() -> None:
 @pytest.mark.parametrize("field", ["batch_size", "sync_every"])
 def test_engine_settings_are_refused_by_name(field: str) -> None:
     with pytest.raises(ValueError, match=f"engine.{field} must be at least 1, got 0"):
-        Engine(Scripted({}), **{field: 0})
+        Engine(Scripted({}), **{field: 0})  # type: ignore[arg-type]
 
 
 def test_requests_are_refused_by_name() -> None:

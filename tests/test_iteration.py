@@ -183,7 +183,7 @@ def onehot(token: int) -> Tensor:
         ({"weight": 0.0}, [0.0] * 7),
     ],
 )
-def test_masks_carry_the_last_belief_with_a_growing_weight(options: dict[str, float], weights: list[float]) -> None:
+def test_masks_carry_the_last_belief_with_a_growing_weight(options: dict[str, Any], weights: list[float]) -> None:
     """One token a step, from the left, nothing cached: the belief shown at a step was formed at the one before."""
     chances = [0.9 - 0.1 * i for i in range(8)]
     script = sure([4, 5, 6, 7, 8, 9, 0, 1], chances)

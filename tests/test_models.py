@@ -40,10 +40,11 @@ def llama(model: Backbone) -> Any:
         rope_parameters={"rope_type": "default", "rope_theta": arch.rope_theta},
         tie_word_embeddings=arch.tied,
         attention_bias=False,
-        attn_implementation="eager",
     )
+    config._attn_implementation = "eager"
     twin = LlamaForCausalLM(config).eval()
-    weights = {"model.embed_tokens.weight": model.embedding, "model.norm.weight": model.norm, "lm_head.weight": model.head}
+    weights: dict[str, Tensor] = {"model.embed_tokens.weight": model.embedding, "model.norm.weight": model.norm}
+    weights["lm_head.weight"] = model.head
     for i, layer in enumerate(model.stack):
         name = f"model.layers.{i}."
         q, k, v = layer.attn.qkv.weight.split([arch.q_width, arch.kv_width, arch.kv_width])

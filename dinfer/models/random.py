@@ -34,7 +34,8 @@ def write_checkpoint(
     """Write a LLaDA checkpoint folder whose weights are drawn from `seed`; returns the folder.
 
     The vocabulary is the 256 bytes, then end-of-text and mask; `vocab` above 258 leaves unused rows. `scale` multiplies the
-    head (larger: more confident), `gain` the layers (larger: positions differ more), `eos_bias` is added to the end-of-text logit of an average masked position.
+    head (larger: more confident), `gain` the layers (larger: positions differ more), `eos_bias` is added to the end-of-text
+    logit of an average masked position.
     """
     size = vocab or 256 + len(SPECIAL)
     if size < 256 + len(SPECIAL):
