@@ -16,7 +16,8 @@ dinfer: run experiments on diffusion language models.
   dinfer -m group=option,option key=value,value   every combination; group='glob(*)' is all options
   dinfer --help | --cfg job | --config-dir FOLDER this text | the composed configuration | your own options
 
-Also: dinfer-generate (decode one prompt), dinfer-report (table and picture of records).
+Also: dinfer-generate (decode one prompt), dinfer-report (table and picture of records), dinfer-score (judge records again,
+test a scorer), dinfer-prompt (what the model will read), dinfer-lm-eval (lm-eval with this engine as a model).
 """
 
 

@@ -105,12 +105,22 @@ def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     groups = [group for group in GROUPS if group in several or group in ALWAYS]
     axes = varying(runs)
     names = ["name"] if len({r.name for r in runs}) > 1 else []
-    head = ["task", *names, *groups, *axes, *NUMBERS]
+    asked = list(dict.fromkeys(key for r in runs for key in r.metrics.get("summary") or {}))
+    missed = any(unanswered(r) for r in runs)
+    head = ["task", *names, *groups, *axes, *NUMBERS, *asked, *(["no answer"] if missed else [])]
     rows = []
     for r in runs:
         settings = [str(r.settings[axis]) if r.settings.get(axis) is not None else "" for axis in axes]
-        rows.append([r.task, *([r.name] if names else []), *(r.choices.get(g, "") for g in groups), *settings, *numbers(r)])
+        shown = [r.task, *([r.name] if names else []), *(r.choices.get(g, "") for g in groups), *settings, *numbers(r)]
+        summary = [_number((r.metrics.get("summary") or {}).get(key), 3) for key in asked]
+        rows.append([*shown, *summary, *([unanswered(r)] if missed else [])])
     return head, rows
+
+
+def unanswered(run: Run) -> str:
+    """Verdicts that are neither right nor wrong, counted by kind."""
+    found = run.metrics.get("outcomes") or {}
+    return ", ".join(f"{kind} {n}" for kind, n in found.items() if n and kind not in ("right", "wrong"))
 
 
 def numbers(run: Run) -> list[str]:

@@ -32,7 +32,7 @@ from experiments.schema import GROUPS
 log = logging.getLogger("experiments.run")
 
 CONFIG_PATH, CONFIG_NAME = "pkg://conf", "run"
-COMMANDS = ("generate", "report")
+COMMANDS = ("generate", "report", "score", "prompt")
 NO_OPTION = re.compile(rf"({'|'.join(GROUPS)})=(null|true|false|[-+.\d]*)", re.IGNORECASE)
 NESTED = re.compile(r"(decoding|iteration|cache)\.inner=([\w,]+)")
 
