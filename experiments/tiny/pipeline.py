@@ -29,7 +29,8 @@ from experiments.tiny.scores import grid
 
 log = logging.getLogger(__name__)
 
-MAX_LENGTH = 256
+#: Positions a checkpoint admits: far more than training shows it, so that any task can be run on it.
+MAX_LENGTH = 4096
 TEXTS_PER_TASK = 6000
 
 

@@ -66,5 +66,5 @@ def build(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
         additional_special_tokens=list(ROLES),
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
-        model_max_length=256,
+        model_max_length=4096,
     )
