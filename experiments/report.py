@@ -72,7 +72,7 @@ def text_table(runs: Sequence[Run]) -> str:
     for cells in rows:
         view.add_row(*cells)
     stream = io.StringIO()
-    width = max(100, *(sum(len(c) + 3 for c in cells) for cells in [head, *rows])) if rows else 100
+    width = max(100, sum(max(map(len, cells)) + 3 for cells in zip(head, *rows, strict=True)))
     Console(file=stream, width=width, force_terminal=False, highlight=False).print(view)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     return "\n".join([*lines, *(f"note: {note}" for note in notes(runs))]) + "\n"
@@ -107,7 +107,7 @@ def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     names = ["name"] if len({r.name for r in runs}) > 1 else []
     asked = list(dict.fromkeys(key for r in runs for key in r.metrics.get("summary") or {}))
     missed = any(unanswered(r) for r in runs)
-    head = ["task", *names, *groups, *axes, *NUMBERS, *asked, *(["no answer"] if missed else [])]
+    head = ["task", *names, *groups, *axes, *NUMBERS, *asked, *(["unanswered"] if missed else [])]
     rows = []
     for r in runs:
         settings = [str(r.settings[axis]) if r.settings.get(axis) is not None else "" for axis in axes]

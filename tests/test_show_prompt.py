@@ -12,7 +12,7 @@ from experiments import show_prompt
 from experiments.checkpoint import Checkpoint
 from experiments.record import read_lines
 
-WORDS = ("task=cruxeval_output", "task.source=sample", "limit=2", "max_tokens=16")
+WORDS = ("model=random", "task=cruxeval_output", "task.source=sample", "limit=2", "max_tokens=16")
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['content'] }}<|eot|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>{% endif %}"
@@ -54,7 +54,7 @@ def test_the_hashes_are_those_of_the_record(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_the_template_and_its_special_tokens_are_seen(chat: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["task=humaneval", "task.source=sample", f"model.tokenizer={chat}", "task.style=lm_eval_instruct"]
+    words = ["model=random", "task=humaneval", "task.source=sample", f"model.tokenizer={chat}", "task.style=lm_eval_instruct"]
     assert show_prompt.run(words) == 0
     shown = capsys.readouterr().out
     assert "<|start|>Write a solution to the following problem" in shown
@@ -67,7 +67,7 @@ def test_the_template_and_its_special_tokens_are_seen(chat: Path, capsys: pytest
 def test_a_special_token_in_a_question_is_shown_as_text(chat: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"question": "What is <|eot|>?", "answer": "#### 1"}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
-    assert show_prompt.run(["task=gsm8k", "task.path=rows.jsonl", f"model.tokenizer={chat}"]) == 0
+    assert show_prompt.run(["model=random", "task=gsm8k", "task.path=rows.jsonl", f"model.tokenizer={chat}"]) == 0
     shown = capsys.readouterr().out
     assert "What is <|eot|>?" in shown
     assert "special tokens  <|start|> × 2, <|eot|>\n" in shown
@@ -86,7 +86,7 @@ def test_weights_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         (["task=gsm8k", "task.style=odd", "task.source=sample"], "style must be one of"),
         (["task=gsm8k", "task.path=gone.jsonl"], "gone.jsonl"),
         ([*WORDS, "limit=0"], "limit must be at least 1, got 0"),
-        (["task=cruxeval_output", "task.source=sample", "max_tokens=4000"], "exceed the model's 2048 positions"),
+        ([*WORDS, "max_tokens=4000"], "exceed the model's 2048 positions"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
