@@ -31,7 +31,7 @@ class Finished:
 
 @dataclass(slots=True)
 class _Widths:
-    """What the host must know to run the next steps: how many, and how wide; `live` per row, `idle`: a live row has no block."""
+    """What the host must know of the next steps: how many, how wide; `live` per row, `idle`: a live row has no block."""
 
     idle: bool
     steps: int
@@ -167,8 +167,7 @@ class Decoder:
     def _observe(self, hidden: Tensor, query: Tensor, rank: Tensor, width: int) -> None:
         """Show the manager the hidden states of the queried columns that are still masked."""
         columns, _ = compact(query & self.canvas.masked(), width)
-        at = rank.gather(1, columns.clamp_max(self.canvas.columns - 1)).clamp_min(0)
-        seen = torch.take_along_dim(hidden, at[..., None], dim=1)
+        seen = torch.take_along_dim(hidden, self._places(rank, columns)[..., None], dim=1)
         self.recipe.iteration.observe(self.shown, self.model, seen, self.canvas, columns)
 
 

@@ -12,7 +12,7 @@ from dinfer.types import Trace
 
 @dataclass(slots=True)
 class Tally:
-    """Per step the rows that moved, those that refreshed, columns queried and tokens taken, each [B]; `end` [B] is full width."""
+    """Per step the rows that moved, those that refreshed, columns queried, tokens taken, each [B]; `end` [B] is full width."""
 
     end: Tensor
     steps: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)

@@ -192,9 +192,7 @@ def test_a_wrapping_strategy_shares_keys_with_the_wrapped_one() -> None:
     assert decoding("decoding=credit") == Credit(inner=Threshold())
     assert decoding("decoding=credit", "decoding.threshold=0.8") == Credit(inner=Threshold(threshold=0.8))
     assert decoding("decoding=credit", "decoding.inner.threshold=0.8") == Credit(inner=Threshold(threshold=0.8))
-    assert decoding("decoding=credit", "decoding.logits_eos_inf=true") == Credit(
-        inner=Threshold(logits_eos_inf=True), logits_eos_inf=True
-    )
+    assert decoding("decoding=credit", "decoding.logits_eos_inf=true") == Credit(inner=Threshold(logits_eos_inf=True))
     wrapped = decoding("decoding=credit", "decoding@decoding.inner=hierarchy", "decoding.threshold=0.7")
     assert wrapped == Credit(inner=Hierarchy(threshold=0.7))
 

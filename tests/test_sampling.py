@@ -120,10 +120,10 @@ ALL = [Steps(), Threshold(threshold=0.9), Factor(factor=0.5), Hierarchy(threshol
 
 
 def with_rule(strategy: DecodingStrategy, rule: str) -> DecodingStrategy:
-    """The same strategy with an end-of-sequence rule, which a wrapping one shares with the one it wraps."""
+    """The same strategy with an end-of-sequence rule, which a wrapping one leaves to the one it wraps."""
     options = {name: getattr(strategy, name) for name in strategy.__dataclass_fields__}  # type: ignore[attr-defined]
     if "inner" in options:
-        options["inner"] = with_rule(options["inner"], rule)
+        return type(strategy)(**options | {"inner": with_rule(options["inner"], rule)})
     return type(strategy)(**options | {rule: True})
 
 

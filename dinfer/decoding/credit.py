@@ -15,12 +15,14 @@ from dinfer.types import DecodingStrategy, ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Credit(Sampled):
+class Credit:
     """Add `alpha` * log(1 + credit) to the logits and let `inner` choose.
 
     At every step of a block all credit decays by `beta`, then each undecided column adds p ** `gamma` to its favourite token,
     p being that token's probability. Credit starts from nothing in each block. Source: CreditDecoding,
     arXiv:2510.06133, as in dInfer.
+
+    Temperature and end-of-sequence rules are those of `inner`.
 
     A column can only favour one token a step, so credit is kept as (token, value) pairs, never as [B, K, V].
     """
@@ -31,7 +33,6 @@ class Credit(Sampled):
     beta: float = 0.8
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name in ("alpha", "gamma"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
@@ -48,7 +49,8 @@ class Credit(Sampled):
         }
 
     def select(self, view: BlockView, memo: Any) -> Choice:
-        self.forbid(view)
+        if isinstance(self.inner, Sampled):
+            self.inner.forbid(view)
         liked = favourite(view.logits)
         gain = torch.sigmoid(log_odds(view.logits, view.mask_logit, liked)) ** self.gamma
         tokens, credit = self._remember(view, memo, liked, gain.masked_fill(~view.eligible, 0.0))

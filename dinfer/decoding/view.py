@@ -5,6 +5,7 @@ Letters: B rows, K undecided columns of the current block (padded), V vocabulary
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +27,7 @@ class BlockView:
 
     `logits` [B, K, V] in float32 or better, the mask token at -inf and its true value in `mask_logit` [B, K]; a strategy
     may change both in place. `columns` [B, K]; `offset` [B, K] is the distance from the block's start; `eligible` [B, K]
-    is false where K is padding. `step`, `age`, `floor`, `seed` are [B]; no confidence below `floor` should be taken
-    beyond the row's best.
+    is false where K is padding. `step`, `age`, `floor`, `seed` are [B]; a strategy's own confidence bar is raised to `floor`.
     """
 
     logits: Tensor
@@ -97,8 +97,8 @@ class Sampled:
     confidence_eos_eot_inf: bool = False
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature must be at least 0, got {self.temperature}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number of at least 0, got {self.temperature}")
 
     def begin(self, canvas: Canvas, spec: ModelSpec) -> Any:
         """Room for what the strategy remembers between steps of a block: nothing."""
@@ -164,8 +164,8 @@ def log_odds(logits: Tensor, mask_logit: Tensor, tokens: Tensor) -> Tensor:
 def log_sum(logits: Tensor, near: Tensor) -> Tensor:
     """log sum exp over the last axis, [B, K, V] -> [B, K], given a value `near` [B, K, 1] the largest logit.
 
-    On a CPU the sum is taken relative to `near`, a few columns at a time: one pass less, and the scratch stays in cache. Columns
-    where that is too far off (sampled tokens, overwhelming favourites) are summed again with care.
+    On a CPU the sum is taken relative to `near`, a few columns at a time: one pass less, and the scratch stays in cache. Where
+    that is too far off (sampled tokens, overwhelming favourites) all are summed again with care.
     """
     if logits.is_cuda:
         return logits.logsumexp(-1)

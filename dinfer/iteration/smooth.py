@@ -13,7 +13,7 @@ from dinfer.canvas import Canvas
 from dinfer.iteration.blockwise import Blockwise
 from dinfer.types import DiffusionModel, ModelSpec
 
-#: Columns whose full distribution is held at once while beliefs are formed.
+#: Columns of each row whose full distribution is held at once while beliefs are formed.
 CHUNK = 64
 
 
