@@ -15,7 +15,9 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: run test lint clean
 
 run: $(VENV)/.installed
-	$(BIN)/dinfer -m name=demo decoding=steps,threshold,credit cache=none,prefix,dual limit=$(LIMIT)
+	$(BIN)/dinfer -m name=demo limit=$(LIMIT) decoding=steps decoding.tokens_per_step=2,4,8
+	$(BIN)/dinfer -m name=demo limit=$(LIMIT) decoding=threshold decoding.threshold=0.5,0.7
+	$(BIN)/dinfer -m name=demo limit=$(LIMIT) decoding=steps,threshold,credit cache=none,prefix,dual
 	$(BIN)/dinfer-report runs/demo --format md --png runs/demo.png > runs/demo.md
 	@echo "table: runs/demo.md, picture: runs/demo.png"
 

@@ -18,7 +18,7 @@ from evals.task import Sample
 from experiments import answers, identity, manifest
 from experiments.engines import engine_for
 from experiments.errors import one_line
-from experiments.plan import Plan
+from experiments.plan import Plan, warn_hasty
 from experiments.progress import tracked
 from experiments.prompts import Prompt, Prompter, check_template
 from experiments.record import CONFIG, METRICS, RunRecord, read_lines, write_atomically
@@ -110,6 +110,7 @@ def execute(cell: Cell, record: RunRecord) -> None:
 def begin(cell: Cell, record: RunRecord) -> None:
     """Write the configuration and what is known before the first token."""
     plan = cell.plan
+    warn_hasty(plan.recipe)
     write_atomically(cell.folder / CONFIG, OmegaConf.to_yaml(OmegaConf.create(dict(plan.config))))
     record.note(
         status="running",

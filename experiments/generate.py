@@ -111,7 +111,7 @@ def answer(overrides: Sequence[str], prompt: str) -> str:
     from experiments.build import build
     from experiments.compose import compose
     from experiments.engines import engine_for
-    from experiments.plan import check_fit, make_recipe
+    from experiments.plan import check_fit, make_recipe, warn_hasty
     from experiments.prompts import Prompter, check_template
     from experiments.schema import check_root
 
@@ -123,6 +123,7 @@ def answer(overrides: Sequence[str], prompt: str) -> str:
     budget = config["max_tokens"] or 128
     recipe = make_recipe(decoding, iteration, cache, config["guidance"])
     spec = check_fit(recipe, source, budget)
+    warn_hasty(recipe)
     prompter = Prompter(source.read_tokenizer(), spec)
     sample = Sample("prompt", (Message("user", prompt),))
     check_template(prompter, [sample])

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 KEY = re.compile(r"^([A-Za-z]\w*):\s*(.*?)\s*(?:\s#\s*(.*))?$")
-GROUPS = ("model", "decoding", "iteration", "cache", "task", "engine", "logger", "experiment", "hydra/launcher")
+#: Groups whose files set keys of other groups.
+KEYLESS = ("experiment",)
+GROUPS = ("model", "decoding", "iteration", "cache", "task", "engine", "logger", "experiment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ def read_option(group: str, file: Traversable | Path) -> Option:
         if "@package" not in line:
             head.append(line.lstrip("# ").rstrip())
     keys = [Key(m[1], m[2], m[3] or "") for line in lines if (m := KEY.match(line)) and m[1] not in ("defaults", "hydra")]
+    if group in KEYLESS:
+        keys = []
     return Option(group, file.name.removesuffix(".yaml"), " ".join(head), tuple(keys))
 
 

@@ -95,7 +95,7 @@ class Style:
                 for i, name in enumerate(self.caches)
             ),
             key(color="#999999", linestyle="--", linewidth=1.2, label="Pareto front"),
-            *([key(label=f"beside a point:\n{', '.join(self.axes)}", **title)] if self.axes else []),
+            *([key(label=f"beside a point:\n{chr(10).join(self.axes)}", **title)] if self.axes else []),
         ]
 
 

@@ -90,7 +90,6 @@ def check_fit(recipe: Recipe, model: ModelSource, max_tokens: int) -> ModelSpec:
         raise
     except ValueError as error:
         raise ConfigError(one_line(error)) from error
-    warn_hasty(recipe)
     return spec
 
 

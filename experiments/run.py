@@ -147,7 +147,7 @@ def as_sweep(word: str) -> str:
     """An override of one value as a sweep over that value, so that Hydra judges it within a cell: before cells are made the
     group it belongs to still has its default option. All other words stay as they are."""
     key, equals, value = word.partition("=")
-    if not equals or not value or word.startswith(("-", "~", "hydra")):
+    if not equals or not value or "." not in key or word.startswith(("-", "~", "hydra")):
         return word
     override = OverridesParser.create().parse_override(word)
     return word if override.is_sweep_override() else f"{key}=choice({value})"

@@ -23,7 +23,7 @@ from experiments import run as app
 from experiments.record import read_lines
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = ("task=builtin_lists", "task.size=6", "max_tokens=32", "iteration.block_length=8", "decoding=steps")
+QUICK = ("model=random", "task=builtin_lists", "task.size=6", "max_tokens=32", "iteration.block_length=8", "decoding=steps")
 
 
 @pytest.fixture(autouse=True)

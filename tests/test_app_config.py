@@ -16,11 +16,11 @@ from experiments.build import build, locate
 from experiments.compose import compose
 from experiments.errors import ConfigError
 from experiments.options import GROUPS, Option, defaults, options, root_keys
-from experiments.plan import make_plan
+from experiments.plan import make_plan, warn_hasty
 from experiments.schema import EngineSettings
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPONENTS = [o for o in options() if o.group not in ("experiment", "hydra/launcher")]
+COMPONENTS = [o for o in options() if o.group != "experiment"]
 
 
 def name(option: Option) -> str:
@@ -133,7 +133,7 @@ def test_help_shows_options_of_the_users_own_folder(tmp_path: Path, capsys: pyte
     assert "decoding.k=2" in shown
 
 
-@pytest.mark.parametrize("option", [o for o in options() if o.group != "hydra/launcher"], ids=name)
+@pytest.mark.parametrize("option", options(), ids=name)
 def test_every_option_and_key_is_explained(option: Option) -> None:
     assert option.meaning, f"{name(option)} needs a first line that says what it is"
     assert [key.name for key in option.keys if not key.meaning and not key.name.startswith("_")] == []
@@ -174,11 +174,18 @@ def test_every_option_composes_and_builds(option: Option) -> None:
     assert type(build(config[option.group], option.group)).__name__ == config[option.group]["_target_"].rpartition(".")[2]
 
 
+@pytest.mark.parametrize("option", [o for o in options() if o.group == "experiment"], ids=name)
+def test_every_experiment_composes_and_fits_the_embedded_model(option: Option) -> None:
+    plan = make_plan(*compose([f"experiment={option.name}", "model=tiny"]))
+    assert plan.choices["experiment"] == option.name
+    assert plan.config["max_tokens"] == plan.max_tokens
+
+
 def test_the_default_of_every_group_is_an_option() -> None:
     known = {name(option) for option in options()}
     found = {f"{group}={option}" for group, option in defaults().items()}
     assert found <= known
-    assert {pair.split("=")[0] for pair in found} == set(GROUPS) - {"experiment", "hydra/launcher"}
+    assert {pair.split("=")[0] for pair in found} == set(GROUPS) - {"experiment"}
 
 
 def decoding(*words: str) -> object:
@@ -223,7 +230,7 @@ def test_missing_arguments_and_classes_are_named() -> None:
     (["decoding=threshold"], False),
 ])  # fmt: skip
 def test_a_hasty_schedule_is_warned_of(words: list[str], warns: bool, caplog: pytest.LogCaptureFixture) -> None:
-    make_plan(*compose(words))
+    warn_hasty(make_plan(*compose(words)).recipe)
     assert ("fixed schedule" in caplog.text) == warns
 
 
