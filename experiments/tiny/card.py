@@ -34,15 +34,16 @@ plain mean of the cross-entropy over a batch's masked tokens; LLaDA's weight 1/t
 end-of-sequence tokens up to the end of their canvas.
 
 ## Scores on the test split
-{size} questions of `task=builtin task.size={size}`, an equal share of each task. Greedy, float32, block length 32, early stop.
+Questions of `task=builtin`, an equal share of each task; every heading says how many. Greedy, float32, block length 32,
+early stop.
 Every cell holds the accuracy in percent with its 95 % Wilson interval, and the forwards of an answer after the @.
 With {first} and no cache, {stopped:.1%} of answers ended by an end-of-sequence token.
 
 {tables}
 
 ## Limits
-It knows the formats and the small vocabulary of these tasks and nothing else. Positions beyond {longest} were not seen in
-training, nor were several turns or system prompts.
+It knows the formats and the small vocabulary of these tasks and nothing else. Training saw rows of at most {longest} positions;
+longer ones are accepted (up to max_sequence_length) but untrained, as are several turns and system prompts.
 """
 
 
@@ -52,7 +53,7 @@ def write_card(
     described: Mapping[str, Any],
     history: Sequence[Mapping[str, float]],
     scores: Scores,
-    longest: int = 100,
+    longest: int = 120,
 ) -> None:
     """Write the card to `path`."""
     last = history[-1]
@@ -64,7 +65,6 @@ def write_card(
         "tokens": last["tokens"] / 1e6,
         "minutes": last["seconds"] / 60,
         "random": 1 - config["blockwise"],
-        "size": whole.samples,
         "first": next(iter(scores)),
         "stopped": whole.stopped,
         "tables": tables(scores),
@@ -76,7 +76,11 @@ def write_card(
 def tables(scores: Scores) -> str:
     """A table for each cache: one row a decoding, one column a task."""
     caches = list(next(iter(scores.values())))
-    return "\n\n".join(f"### Cache: {cache}\n\n{table(scores, cache)}" for cache in caches)
+    return "\n\n".join(f"### Cache: {cache} ({size(scores, cache)} questions)\n\n{table(scores, cache)}" for cache in caches)
+
+
+def size(scores: Scores, cache: str) -> int:
+    return next(iter(scores.values()))[cache]["builtin"].samples
 
 
 def table(scores: Scores, cache: str) -> str:
