@@ -38,7 +38,7 @@ def tracked(items: Iterable[T], *, total: int, done: int, what: str) -> Iterator
 
 def _bar(items: Iterable[T], total: int, done: int, what: str, console: Console) -> Iterator[T]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, speed_estimate_period=300) as progress:
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2, speed_estimate_period=300) as progress:
         bar = progress.add_task(what, total=total, completed=done)
         for item in items:
             yield item
