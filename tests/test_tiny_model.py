@@ -32,7 +32,9 @@ def model() -> Backbone:
 
 @pytest.fixture(scope="module")
 def tokens() -> PreTrainedTokenizerFast:
-    return AutoTokenizer.from_pretrained(str(FOLDER))
+    loaded = AutoTokenizer.from_pretrained(str(FOLDER))
+    assert isinstance(loaded, PreTrainedTokenizerFast)
+    return loaded
 
 
 def answers(model: Backbone, tokens: PreTrainedTokenizerFast, task: BuiltinTask, decoding: str) -> list[Outcome]:
