@@ -119,6 +119,7 @@ def begin(cell: Cell, record: RunRecord) -> None:
         task={"name": plan.task.name, "version": plan.task.version, "provenance": plan.task.provenance()},
         samples=len(cell.samples),
         prompts_sha256=identity.digest([prompt.sha256 for prompt in cell.prompts]),
+        sandbox=manifest.sandbox(),
         sessions=[*record.manifest().get("sessions", []), manifest.session()],
     )
 

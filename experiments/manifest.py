@@ -52,3 +52,9 @@ def session() -> dict[str, Any]:
         "git": git(),
         "versions": versions(),
     }
+
+
+def sandbox() -> dict[str, str] | None:
+    """The layers that isolate model-written programs here; None when the task at hand runs none."""
+    module = sys.modules.get("evals.sandbox")
+    return module.layers() if module else None
