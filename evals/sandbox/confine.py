@@ -62,7 +62,7 @@ def confine(
     own_root = status["mount_namespace"].startswith("active")
     own_pids = status["pid_namespace"].startswith("active")
     if own_root:
-        _own_folders(int(limits["file_bytes"]), folder, own_pids)
+        _own_folders(int(limits["file_bytes"]), folder, own_pids, readable)
     kernel.drop_bounding_set()
     status["user"] = _change_user(folder, user, status, without)
     others = 0 if status["user"].startswith("active: a") else processes.tasks_of(os.geteuid())
@@ -80,11 +80,18 @@ def confine(
     return status
 
 
-def _own_folders(file_bytes: int, folder: str, own_pids: bool) -> None:
-    """Empty `/tmp` and `/dev/shm` in memory, gone with the last process; a `/proc` that shows only this program."""
+def _own_folders(file_bytes: int, folder: str, own_pids: bool, readable: Sequence[str]) -> None:
+    """Empty `/tmp` and `/dev/shm` in memory, gone with the last process; a `/proc` that shows only this program.
+
+    An interpreter or package that is installed below `/tmp` stays in sight.
+    """
+    covered = {path: os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in readable if path.startswith("/tmp/")}
     kernel.unshare(kernel.NEW_MOUNT)
     flags = kernel.NO_SUID | kernel.NO_DEV
     kernel.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={4 * file_bytes},nr_inodes=4096,mode=1777")
+    for path, descriptor in covered.items():
+        house.show(path, descriptor, path)
+        os.close(descriptor)
     kernel.mount("tmpfs", "/dev/shm", "tmpfs", flags, "size=1m,nr_inodes=64,mode=1777")
     try:
         if not own_pids:

@@ -116,7 +116,7 @@ def _private_root() -> None:
     kernel.mount("tmpfs", _BUILD, "tmpfs", kernel.NO_SUID, "size=1m,mode=755")
     try:
         for path, descriptor in sources.items():
-            _show(path, descriptor, _BUILD + path)
+            show(path, descriptor, _BUILD + path)
         for folder in ("tmp", "dev/shm"):
             os.makedirs(f"{_BUILD}/{folder}", exist_ok=True)
         kernel.change_root(_BUILD)
@@ -130,7 +130,8 @@ def _private_root() -> None:
     kernel.mount("none", "/", None, kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | kernel.NO_SUID)
 
 
-def _show(path: str, descriptor: int, target: str) -> None:
+def show(path: str, descriptor: int, target: str) -> None:
+    """Make what `descriptor` names, once found at `path`, appear read-only at `target`."""
     os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISLNK(kind):
