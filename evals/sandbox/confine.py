@@ -85,8 +85,8 @@ def _own_folders(file_bytes: int, folder: str, own_pids: bool, readable: Sequenc
 
     An interpreter or package that is installed below `/tmp` stays in sight.
     """
-    covered = {path: os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in readable if path.startswith("/tmp/")}
     kernel.unshare(kernel.NEW_MOUNT)
+    covered = {path: os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in readable if path.startswith("/tmp/")}
     flags = kernel.NO_SUID | kernel.NO_DEV
     kernel.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={4 * file_bytes},nr_inodes=4096,mode=1777")
     for path, descriptor in covered.items():
