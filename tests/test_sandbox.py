@@ -427,10 +427,12 @@ def test_command_prints_one_json_line(tmp_path: Path, source: str, passed: bool)
 
 def test_packages_installed_below_tmp_stay_in_sight(tmp_path: Path) -> None:
     """The program's own empty /tmp must not hide an interpreter or package that lies there."""
-    (tmp_path / "kept_in_sight.py").write_text("value = 7\n")
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "kept_in_sight.py").write_text("value = 7\n")
     program = tmp_path / "program.py"
     program.write_text("import kept_in_sight\nassert kept_in_sight.value == 7\n")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(Path(__file__).parent.parent)])}
     command = [sys.executable, "-m", "evals.sandbox", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
     assert json.loads(done.stdout)["passed"], done.stdout
