@@ -147,7 +147,7 @@ def favourite(logits: Tensor) -> Tensor:
     if size % width:
         best = torch.cat((best, logits[..., size // width * width :].amax(-1, keepdim=True)), -1)
     at = best.argmax(-1, keepdim=True) * width + torch.arange(width, device=logits.device)
-    at = at.clamp_max(size - 1)
+    at = at.clamp_max(size - 1) if size % width else at
     return at.gather(-1, logits.gather(-1, at).argmax(-1, keepdim=True))[..., 0]
 
 
@@ -186,6 +186,9 @@ def at_least(confidence: Tensor, bar: Tensor) -> Tensor:
 
 def ranking(score: Tensor) -> Tensor:
     """[B, K]: 0 for a row's highest score, 1 for the next, …; the leftmost of equals comes first."""
+    places = torch.arange(score.shape[-1], device=score.device)
+    if score.shape[-1] <= 128:
+        ahead, mine = score[:, None, :], score[:, :, None]
+        return ((ahead > mine) | ((ahead == mine) & (places < places[:, None]))).sum(-1)
     order = score.argsort(dim=-1, descending=True, stable=True)
-    places = torch.arange(score.shape[-1], device=score.device).expand_as(order)
-    return torch.empty_like(order).scatter_(-1, order, places)
+    return torch.empty_like(order).scatter_(-1, order, places.expand_as(order))
