@@ -31,3 +31,9 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the shared data folder ({folder}); set DINFER_SHARED to it")
     return folder
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument, not their content: compressed data holds the time, and names must agree between
+    the processes that share a run."""
+    return argname if isinstance(val, bytes) else None
